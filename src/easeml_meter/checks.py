@@ -88,12 +88,16 @@ def is_id(text: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """Whether a host, by its address or its usual name, is this machine."""
-    if host == "localhost":
-        return True
+    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, and not a name."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        ipaddress.ip_address(host)
     except ValueError:
         return False
+    return True
 
 
 def check_name(field: str, name: str) -> None:

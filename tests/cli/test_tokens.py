@@ -162,11 +162,11 @@ def test_pace_of_a_token(office: Admins) -> None:
 @pytest.mark.parametrize(
     ("scope", "why"),
     [
-        ("boss", "scope: 'boss' given, admin, or one of developer, labeler,"),
-        ("boss:METER", "scope: 'boss' given, admin, or one of developer, labeler,"),
-        ("owner", "scope: 'owner' given, admin, or one of developer"),
-        (":METER", "scope: '' given, admin, or one of developer"),
-        ("", "scope: '' given, admin, or one of developer"),
+        ("boss", "scope: 'boss' given, admin, metrics, or one of developer, labeler,"),
+        ("boss:METER", "scope: 'boss' given, admin, metrics, or one of developer, labeler,"),
+        ("owner", "scope: 'owner' given, admin, metrics, or one of developer"),
+        (":METER", "scope: '' given, admin, metrics, or one of developer"),
+        ("", "scope: '' given, admin, metrics, or one of developer"),
         ("developer:", "meter '': none of that name that you have a seat at"),
         ("developer:nothing", "meter 'nothing': none of that name that you have a seat at"),
     ],
@@ -175,6 +175,14 @@ def test_bad_scopes(scope: str, why: str, office: Admins) -> None:
     given = scope.replace("METER", office.name)
     office.acting("developer")
     assert why in office.refused(2, "token", "new", "--name", "ci", "--scope", given)
+
+
+def test_a_token_for_metrics_is_made_by_admins(office: Admins) -> None:
+    office.acting("developer")
+    asked = ("token", "new", "--name", "prometheus", "--scope", "metrics")
+    assert "only an admin may make a token with the scope metrics" in office.refused(5, *asked)
+    office.acting("admin")
+    assert office.new_token("--scope", "metrics")["scopes"] == ["metrics"]
 
 
 def test_whose_tokens_are_revoked(office: Admins) -> None:

@@ -156,7 +156,7 @@ class World:
             webhook=NOBODYS,
             token=NOBODYS,
         )
-        token = None
+        token = options.pop("token", None)
         if user is not None:
             identifier = self.served.users[user].id
             token = tokens.make_token(actor_of(identifier), self.served.site, "one")[1]
@@ -291,6 +291,20 @@ def test_a_scoped_token_does_no_more_than_it_says(world: World, user: str) -> No
     client = world.served.client(token=secret)
     assert client.get(f"/meters/{world.meter}").is_success
     assert client.get(f"/meters/{world.other}").is_success is (user == "admin")
+
+
+@pytest.mark.parametrize("route", [*METER, *SITE])
+def test_a_token_for_metrics_opens_no_route(world: World, route: str) -> None:
+    """A monitoring system keeps it for years, and many people can read its settings."""
+    admin = actor_of(world.served.users["admin"].id)
+    secret = tokens.make_token(admin, world.served.site, "prometheus", scopes=["metrics"])[1]
+    rule = METER.get(route) or SITE[route]
+    method, path = route.split(" ")
+    below = BELOW if route in METER else ""
+    answer = world.send(None, f"{method} {below}{path}", rule, token=secret)
+    if rule.roles != "nobody":
+        assert denied(answer) or invisible(answer), answer.text
+    assert world.served.client(token=secret).get("http://server/metrics").is_success
 
 
 def test_a_runners_answer_has_no_signal(world: World) -> None:

@@ -23,7 +23,7 @@ from tests.forking import METER
 from tests.postgresql import Cluster
 from tests.scoring.onnx_models import classifier
 from tests.server.driving import add, give_validation, packed, submission
-from tests.server.helpers import PASSWORD
+from tests.server.helpers import PASSWORD, serve
 from tests.server.process import Process, started
 from tests.service.helpers import Labels, rows, small_spec, with_errors
 
@@ -56,6 +56,20 @@ def test_every_schema_since_then_is_tried() -> None:
     assert list(LAST) == numbers
     page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     assert f"schema {min(LAST)} or later" in page
+
+
+def test_a_server_stays_ready_when_a_newer_one_migrates(tmp_path: Path) -> None:
+    """A balancer that asks /readyz would take every old process out of service at once.
+
+    Only of today's code: those of the earlier versions below answer 503, as docs/deploy.md says.
+    """
+    with serve(tmp_path / "site") as served:
+        with served.site.writing() as books:
+            order = f"UPDATE alembic_version SET version_num = '{int(HEAD) + 1:04}'"  # noqa: S608
+            books.connection.exec_driver_sql(order)
+        ready = served.client().get("http://server/readyz")
+        assert (ready.status_code, ready.text.splitlines()[0]) == (200, "warn database")
+        assert served.client("admin").get("/me").is_success
 
 
 @pytest.fixture(params=LAST)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.server.driving import begin
+from tests.server.helpers import serve
 
+from easeml_meter.core.doctor import Finding, Verdict
+from easeml_meter.scoring import sandbox
+from easeml_meter.server import worker
 from easeml_meter.server.doctor import installation, mail_server
 from easeml_meter.server.settings import Settings
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.doctor import examine
 from easeml_meter.service.notifications.emails import MailServer
+from easeml_meter.service.place import RECIPIENT
+from easeml_meter.storage.files import FolderFiles
 
 
 def test_an_installation_is_what_the_settings_name(tmp_path: Path) -> None:
@@ -39,3 +50,87 @@ def test_tokens_travel_in_the_clear_to_other_machines_only(
     given: dict[str, Any], clear: bool
 ) -> None:
     assert Settings(**given).in_the_clear is clear
+
+
+@pytest.fixture
+def lived_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of a site with a meter that has both sets."""
+    monkeypatch.setattr(sandbox, "missing", lambda: None)
+    folder = tmp_path / "site"
+    folder.mkdir(mode=0o700)
+    with serve(folder) as served:
+        worker.prepare(served.site)
+        begin(served, served.add_meter(), tmp_path)
+        yield folder
+
+
+def files_of(folder: Path, **settings: Any) -> Finding:
+    given = Settings(folder=folder, **settings)
+    return next(each for each in examine(SYSTEM, installation(given)) if each.check == "files")
+
+
+def test_nothing_is_missing_where_everything_is_there(lived_in: Path) -> None:
+    assert files_of(lived_in).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize("kind", ["testsets", "validation"])
+def test_a_set_that_the_books_name_is_missed(lived_in: Path, kind: str) -> None:
+    (gone,) = [
+        each
+        for each in lived_in.glob(f"files/meters/*/{kind}/*")
+        if each.suffix in {".sealed", ".parquet"}
+    ]
+    gone.unlink()
+    finding = files_of(lived_in)
+    assert finding.verdict is Verdict.FAIL
+    assert str(gone.relative_to(lived_in / "files")) in finding.said
+    assert "backup" in finding.remedy
+
+
+def test_files_of_another_server_or_none_are_missed(lived_in: Path) -> None:
+    (lived_in / "files" / RECIPIENT).unlink()
+    finding = files_of(lived_in)
+    assert (finding.verdict, RECIPIENT in finding.said) == (Verdict.FAIL, True)
+    (lived_in / "files").rename(lived_in / "away")
+    finding = files_of(lived_in)
+    assert (finding.verdict, "no such folder" in finding.said) == (Verdict.FAIL, True)
+    assert not (lived_in / "files").exists()
+
+
+def test_few_names_are_looked_for(lived_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    exists = FolderFiles.exists
+
+    def noting(self: FolderFiles, name: str) -> bool:
+        asked.append(name)
+        return exists(self, name)
+
+    monkeypatch.setattr(FolderFiles, "exists", noting)
+    monkeypatch.setattr("easeml_meter.service.doctor._NAMES", 1)
+    assert files_of(lived_in).verdict is Verdict.OK
+    named = [each for each in asked if each.startswith("meters/")]
+    assert sorted(each.split("/")[2] for each in named) == ["testsets", "validation"]
+
+
+def test_what_others_can_read_is_a_warning(lived_in: Path, tmp_path: Path) -> None:
+    lived_in.chmod(0o750)
+    finding = files_of(lived_in)
+    assert (finding.verdict, finding.remedy) == (Verdict.WARN, f"chmod 700 {lived_in}")
+    lived_in.chmod(0o700)
+    # Beside a site, a folder or a database has to be closed by itself.
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    outside.chmod(0o755)
+    (lived_in / "files").rename(outside / "files")
+    (outside / "files").chmod(0o755)
+    finding = files_of(lived_in, files=str(outside / "files"))
+    assert finding.remedy == f"chmod 700 {outside / 'files'}"
+    (outside / "files").chmod(0o700)
+    assert files_of(lived_in, files=str(outside / "files")).verdict is Verdict.OK
+    books = outside / "meter.db"
+    shutil.copy(lived_in / "meter.db", books)
+    books.chmod(0o644)
+    moved = {"files": str(outside / "files"), "database": f"sqlite:///{books}"}
+    assert files_of(lived_in, **moved).remedy == f"chmod 600 {books}*"
+    outside.chmod(0o700)
+    assert files_of(lived_in, **moved).verdict is Verdict.OK

@@ -43,6 +43,30 @@ def test_metrics_are_counts_for_admins_and_this_machine(served: Served) -> None:
     assert line in text.text.splitlines()
 
 
+def test_metrics_by_a_token_for_nothing_else(served: Served) -> None:
+    """Prometheus on another machine needed a token that manages the site."""
+    asked = {"name": "prometheus", "scopes": ["metrics"]}
+    refused = served.client("stranger").post("/tokens", json=asked)
+    assert (refused.status_code, refused.json()["message"]) == (
+        403,
+        "only an admin may make a token with the scope metrics",
+    )
+    deputy = served.add_user("deputy", admin=True)
+    made = served.client("deputy").post("/tokens", json=asked)
+    assert made.status_code == 201, made.text
+    prometheus = served.client(token=made.json()["token"])
+    shown = prometheus.get(URL)
+    assert shown.status_code == 200
+    assert "meter_request_seconds" in shown.text
+    for path in ("/me", "/meters", "/users", "/tokens"):
+        said = prometheus.get(path)
+        assert said.status_code == 403, said.text
+    # Whoever made it is no admin any more.
+    served.client("admin").patch(f"/users/{deputy.id}", json={"admin": False})
+    assert prometheus.get(URL).status_code == 403
+    assert prometheus.get("/me").status_code == 403
+
+
 def test_metrics_for_everyone_if_asked_for(tmp_path: Path) -> None:
     with serve(tmp_path / "site", metrics_public=True) as served:
         shown = served.client().get(URL)

@@ -51,6 +51,39 @@ def test_host_is_checked_if_asked_for(tmp_path: Path) -> None:
     assert list(codes.values()) == [200, 200, 421, 421, 421]
 
 
+@pytest.mark.parametrize("path", ["healthz", "readyz", "metrics"])
+def test_those_who_run_the_server_ask_by_its_address(tmp_path: Path, path: str) -> None:
+    """Prometheus and balancers reach a process by its address, which nobody can point elsewhere."""
+    hosts = {
+        "127.0.0.1:8080": 200,
+        "localhost:8080": 200,
+        "10.0.0.5:8080": 200,
+        "10.0.0.5": 200,
+        "[::1]:8080": 200,
+        "[2001:db8::5]": 200,
+        "evil.example:8080": 421,
+        "127.0.0.1.evil.example": 421,
+        "[evil.example]": 421,
+        "": 421,
+    }
+    with serve(tmp_path / "site", allowed_host=("meter.example",)) as served:
+        client = served.client_from("127.0.0.1")
+        codes = {
+            host: client.get(f"http://server/{path}", headers={"Host": host}).status_code
+            for host in hosts
+        }
+        assert codes == hosts
+        # Pages and the API stay with the names that were allowed.
+        for other in ("/me", "http://server/sign-in", f"http://server/{path}/x"):
+            assert client.get(other, headers={"Host": "127.0.0.1"}).status_code == 421
+
+
+@pytest.mark.parametrize("path", ["healthz", "readyz"])
+def test_balancers_may_ask_for_the_head_only(served: Served, path: str) -> None:
+    answer = served.client().head(f"http://server/{path}")
+    assert (answer.status_code, answer.headers["x-frame-options"]) == (200, "DENY")
+
+
 def test_a_client_that_breaks_off_is_no_failure_of_the_server(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

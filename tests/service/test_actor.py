@@ -50,6 +50,19 @@ def test_a_token_with_scopes_leads_to_no_wider_one() -> None:
         managing.granted(Permission.MAKE_TOKENS)
 
 
+def test_a_token_for_metrics_is_an_admins_and_good_for_nothing_else() -> None:
+    assert permissions(caller(admin=True, scopes="metrics").at_site()) == {Permission.SEE_METRICS}
+    assert permissions(caller(scopes="metrics").at_site()) == permissions(ANYONE)
+    sitting = caller(("m", Role.DEVELOPER, 1), admin=True, scopes="metrics")
+    with pytest.raises(NotFound):
+        sitting.at("m")
+    both = caller(admin=True, scopes="metrics developer").at_site()
+    narrow = permissions(caller(scopes="developer").at_site())
+    assert permissions(both) == narrow | {Permission.SEE_METRICS}
+    with pytest.raises(Denied, match="a token with scopes or a pace may not do this: log in"):
+        caller(admin=True, scopes="metrics").at_site().granted(Permission.SEE_ACCOUNT)
+
+
 def test_a_token_with_a_pace_leads_to_none_without() -> None:
     paced = caller(("m", Role.DEVELOPER, 1), pace=5)
     assert permissions(paced.at_site()) == permissions(caller(scopes="developer").at_site())

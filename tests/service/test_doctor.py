@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import smtplib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +13,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.request import OpenerDirector
 
 import pytest
 from tests.postgresql import Cluster
 from tests.service.helpers import small_spec
 
-from easeml_meter.core.doctor import Finding, Verdict
+from easeml_meter.core.doctor import BELIEVED, Finding, Verdict
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.doctor import Installation, examine, readiness
@@ -110,6 +113,12 @@ def test_a_database_that_does_not_answer_fails(place: Installation) -> None:
     assert "secret" not in finding.line
 
 
+def test_an_address_of_no_database_fails_once(place: Installation) -> None:
+    findings = examine(SYSTEM, replace(place, database="nonsense"))
+    failed = [each.check for each in findings if each.verdict is not Verdict.OK]
+    assert failed == ["database"]
+
+
 @pytest.mark.parametrize(("version", "verdict"), [("0001", Verdict.WARN), ("9999", Verdict.FAIL)])
 def test_tables_of_another_version_are_found_and_left_alone(
     place: Installation, version: str, verdict: Verdict
@@ -119,6 +128,8 @@ def test_tables_of_another_version_are_found_and_left_alone(
     with site.writing() as books:
         books.connection.exec_driver_sql(order)
     assert found(place, "database").verdict is verdict
+    # A process that runs has passed the check at its start: a newer one has migrated since.
+    assert readiness(SYSTEM, site, place.folder)[0].verdict is Verdict.WARN
     with site.reading() as books:
         assert books.version() == version
     site.close()
@@ -191,12 +202,14 @@ def test_settings_of_a_proxy_are_judged(
 
 
 @contextmanager
-def answering(body: str) -> Iterator[str]:
-    """Serve one text at every path."""
+def answering(body: str, believed: str | None = None) -> Iterator[str]:
+    """Serve one text at every path, and name the headers that were believed."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
+            if believed is not None:
+                self.send_header(BELIEVED, believed)
             self.end_headers()
             self.wfile.write(body.encode())
 
@@ -226,10 +239,69 @@ def test_the_running_server_is_asked_through_its_proxy(
     assert found(replace(place, public_url=address), "proxy").verdict is Verdict.WARN
 
 
+@pytest.mark.parametrize(
+    ("believed", "verdict"),
+    [
+        ("X-Forwarded-For", Verdict.OK),
+        ("", Verdict.FAIL),
+        ("X-Forwarded-Proto", Verdict.FAIL),
+        (None, Verdict.WARN),  # a server of an earlier version
+    ],
+)
+def test_a_trusted_proxy_must_say_whom_it_speaks_for(
+    place: Installation, believed: str | None, verdict: Verdict
+) -> None:
+    trusting = replace(place, trusted_proxy=("127.0.0.1",), allowed_host=("127.0.0.1",))
+    with answering("ok database\nok proxy\n", believed) as address:
+        assert found(replace(trusting, public_url=address), "proxy").verdict is verdict
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_https_needs_the_scheme_from_the_proxy(
+    place: Installation, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """Without it the server takes requests for http, and its cookies are not for https alone."""
+    believed = "X-Forwarded-For, X-Forwarded-Proto" if kept else "X-Forwarded-For"
+    trusting = replace(place, trusted_proxy=("127.0.0.1",), allowed_host=("127.0.0.1",))
+    reached = OpenerDirector.open
+    with answering("ok proxy\n", believed) as address:
+        monkeypatch.setattr(
+            OpenerDirector, "open", lambda self, _, timeout: reached(self, address, None, timeout)
+        )
+        finding = found(replace(trusting, public_url="https://meter.example"), "proxy")
+    assert finding.verdict is (Verdict.OK if kept else Verdict.FAIL)
+    assert kept or "no X-Forwarded-Proto came" in finding.said
+
+
 def test_a_mail_server_that_is_not_there_is_a_warning(place: Installation) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     mail = MailServer("127.0.0.1", "meter@example.org", port, "meter", "secret")
     finding = found(replace(place, mail=mail), "mail")
     assert finding.verdict is Verdict.WARN
+    assert finding.said == (
+        f"127.0.0.1:{port}: the mail server cannot be reached (Connection refused)"
+    )
     assert "secret" not in finding.line
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (smtplib.SMTPAuthenticationError(535, b"no"), "does not let us in"),
+        (smtplib.SMTPNotSupportedError("no STARTTLS"), "does not let us in"),
+        (ssl.SSLCertVerificationError("expired"), "does not let us in"),
+        (smtplib.SMTPConnectError(554, b"busy"), "cannot be reached"),
+        (smtplib.SMTPServerDisconnected("gone"), "cannot be reached"),
+        (TimeoutError("timed out"), "cannot be reached"),
+    ],
+)
+def test_a_mail_server_that_refuses_is_told_from_one_that_is_away(
+    place: Installation, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(smtplib, "SMTP", refuse)
+    finding = found(replace(place, mail=MailServer("mail", "m@example.org", 25)), "mail")
+    assert f"the mail server {said} (" in finding.said

@@ -247,3 +247,13 @@ def test_a_token_that_is_revoked_meanwhile_opens_no_session(
     monkeypatch.setattr(tokens, "recognize", recognized)
     with pytest.raises(Unauthenticated, match="the token was revoked: log in again"):
         tokens.log_in_by_token(ANYONE, door.site, "anna", door.secret, days=1, purpose="browser")
+
+
+def test_a_token_that_manages_nothing_lets_no_admin_in(door: Door) -> None:
+    """Prometheus may keep its token for years: `meter serve` still prints one when it is needed."""
+    admin = actor_of(door.admin)
+    for scope in ("metrics", "developer"):
+        tokens.make_token(admin, door.site, "narrow", scopes=[scope])
+        assert not tokens.admin_can_sign_in(SYSTEM, door.site)
+    tokens.make_token(admin, door.site, "wide", scopes=["admin"])
+    assert tokens.admin_can_sign_in(SYSTEM, door.site)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from tests.storage.examples import ENTRY, GENERATION, METER, NOW, VALIDATION, st
 
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.errors import StorageError
+from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.storage import store as store_module
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.audit import broken_link
@@ -460,3 +461,23 @@ def test_a_server_that_lost_its_session_is_there_again_at_the_next_look(
     present._engine.dispose()
     assert free == [True, False]
     postgresql.drop(url)
+
+
+@pytest.mark.parametrize(
+    "password",
+    ["hun@ter2", "a@b@ter2", "hun/1@ter2", "hun@1/ter2", "hun@1:2/ter2", "hun@ter2:ter3"],
+)
+def test_an_at_sign_in_a_password_is_refused_without_a_word_of_it(password: str) -> None:
+    """What follows it was taken for the host, and printed: "failed to resolve host 'ter2@...'"."""
+    with pytest.raises(InvalidInput) as refused:
+        Store.open(f"postgresql://meter:{password}@127.0.0.1:1/x")
+    assert "write @ in a password as %40" in str(refused.value)
+    for part in re.split("[@/:]", password):
+        if len(part) > 1:
+            assert part not in str(refused.value)
+
+
+@pytest.mark.parametrize("address", ["meter:hun%40ter2@127.0.0.1:1/x", "me@corp:x@127.0.0.1:1/x@y"])
+def test_at_signs_where_they_belong_are_read(address: str) -> None:
+    with pytest.raises(StorageError, match=r"127\.0\.0\.1"):  # nobody listens there
+        Store.open(f"postgresql://{address}")

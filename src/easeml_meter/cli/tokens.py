@@ -39,7 +39,7 @@ def token() -> None:
     "scopes",
     metavar="ROLE[:METER]",
     multiple=True,
-    help="Limit it to a role, or to a seat at one meter. Repeatable.",
+    help="Limit it to a role, to a seat at one meter, or to metrics (admins). Repeatable.",
 )
 @click.option(
     "--pace",
@@ -59,7 +59,8 @@ def new(  # noqa: PLR0917
     """Make a token of your account, and print it once.
 
     Without --scope it may do everything you may. A token with scopes or a pace cannot make other
-    tokens.
+    tokens. With --scope metrics, which only admins can give, it reads /metrics of the server and
+    nothing else.
     """
     from easeml_meter.service.tokens import check_token
 

@@ -19,11 +19,15 @@ class Role(StrEnum):
     OWNER = "owner"  # embedded mode: one person's machine, an honour system
     USER = "user"  # whoever has signed in, wherever they have a seat
     LIMITED = "limited token"  # a user by a token with limits, which must not make a wider one
+    METRICS = "metrics token"  # a program that watches the server
     ANYONE = "anyone"  # not signed in
 
 
 SEATED = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
 """Roles that somebody is given at one meter."""
+
+METRICS = "metrics"
+"""A scope of tokens beside the roles: an admin's, for reading /metrics and nothing else."""
 
 EMBEDDED = (*SEATED, Role.ADMIN, Role.OWNER)
 """Roles that somebody can take at a meter in a folder."""
@@ -134,7 +138,7 @@ class Token:
     name: str
     kind: str
     scopes: tuple[str, ...]
-    """Roles, or `role:METER`, that it is limited to; empty: all its user may do."""
+    """Roles, `role:METER` or `METRICS`, that it is limited to; empty: all its user may do."""
     created_at: str
     expires_at: str
     revoked_at: str | None

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
 from easeml_meter.checks import is_loopback
-from easeml_meter.core.doctor import Finding, Verdict, healthy, ok
+from easeml_meter.core.doctor import BELIEVED, Finding, Verdict, healthy, ok
 from easeml_meter.server.auth import SettingsHere, SiteHere, noted, token_of
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.service.actor import ANYONE, SYSTEM
@@ -16,17 +16,22 @@ from easeml_meter.service.tokens import recognize
 # Not part of the API, nor of its document.
 router = APIRouter(include_in_schema=False, default_response_class=PlainTextResponse)
 
+# Some load balancers ask for the head only.
+_METHODS = ["GET", "HEAD"]
+
+_FOR, _PROTO = "X-Forwarded-For", "X-Forwarded-Proto"
+
 # A proxy on this machine connects from here too, but asks for somebody elsewhere.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
-@router.get("/healthz")
+@router.api_route("/healthz", methods=_METHODS)
 async def healthz() -> str:
     """Answer, to show that the process does."""
     return "ok\n"
 
 
-@router.get("/readyz")
+@router.api_route("/readyz", methods=_METHODS)
 def readyz(request: Request, site: SiteHere, settings: SettingsHere) -> PlainTextResponse:
     """Answer with the cheap checks of `meter doctor`: 200, or 503 if one failed.
 
@@ -37,27 +42,38 @@ def readyz(request: Request, site: SiteHere, settings: SettingsHere) -> PlainTex
     whole = _from_here(request)
     lines = [each.line if whole else f"{each.verdict} {each.check}" for each in findings]
     status = 200 if healthy(findings) else 503
-    return PlainTextResponse("".join(f"{line}\n" for line in lines), status)
+    # For `meter doctor`, which expects headers: a request without any is as good as one without a
+    # proxy, but whoever trusts a proxy has one.
+    believed = {BELIEVED: ", ".join(_believed(request))}
+    return PlainTextResponse("".join(f"{line}\n" for line in lines), status, believed)
 
 
 def _proxy(request: Request) -> Finding:
     """Whether the forwarded headers of this very request were believed, if it has any."""
-    named = [each.strip() for each in request.headers.get("x-forwarded-for", "").split(",")]
-    if named == [""]:
+    if not request.headers.get(_FOR):
         return ok("proxy", "none in between")
-    # A proxy that is trusted has its client's address put in the place of its own.
-    if request.client is not None and request.client.host in named:
+    if _FOR in _believed(request):
         return ok("proxy", "its headers are believed")
     remedy = "name its address as trusted_proxy"
     return Finding("proxy", Verdict.WARN, "forwarded headers are not believed", remedy)
+
+
+def _believed(request: Request) -> list[str]:
+    """List the forwarded headers of a request that say where it came from."""
+    named = [each.strip() for each in request.headers.get(_FOR, "").split(",")]
+    # A proxy that is trusted has its client's address put in the place of its own.
+    if request.client is None or request.client.host not in named:
+        return []
+    return [_FOR, *([_PROTO] if request.headers.get(_PROTO) == request.url.scheme else [])]
 
 
 @router.get("/metrics", openapi_extra={"security": [{"HTTPBearer": []}]})
 def metrics(request: Request, site: SiteHere) -> str:
     """Return counts and times for Prometheus.
 
-    How much all tenants submit is not for each of them to know: without an admin's token this
-    answers only to the machine itself, unless the setting `metrics_public` says otherwise.
+    How much all tenants submit is not for each of them to know: without a token of an admin's, or
+    one with the scope `metrics`, this answers only to the machine itself, unless the setting
+    `metrics_public` says otherwise.
     """
     here, public = _from_here(request), request.app.state.settings.metrics_public
     if here or public:

@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from easeml_meter.checks import is_address
 from easeml_meter.server.errors import Problem, error_response, route_of
 from easeml_meter.server.limits import USER, Body, HeldBytes
 from easeml_meter.server.metrics import Metrics
@@ -31,6 +32,8 @@ _ALWAYS = {
     "X-Frame-Options": "DENY",
 }
 
+_OPERATING = ("/healthz", "/readyz", "/metrics")
+"""Paths for those who run the server; no page is there."""
 
 Shape = Callable[[Scope, int, Problem], ASGIApp]
 
@@ -103,7 +106,7 @@ class Frame:
         try:
             # Pages put the name that a request came to into commands and invitations. A name that
             # somebody else has pointed at this server must not get there.
-            if self._hosts and _host(scope) not in self._hosts:
+            if not self._named(scope):
                 other = Problem(error="wrong-host", message="this server has another name")
                 await self._shape(scope, 421, other)(scope, limited, dressed)
             else:
@@ -122,6 +125,16 @@ class Frame:
             body.end()
             self._note(scope, status, time.perf_counter() - started)
         return status
+
+    def _named(self, scope: Scope) -> bool:
+        """Whether a request came to a name of this server."""
+        host = _host(scope)
+        if not self._hosts or host in self._hosts:
+            return True
+        # This machine, Prometheus and balancers ask a process by its address. Only a name can be
+        # pointed at this server by somebody else.
+        by_address = host == "localhost" or is_address(host.removeprefix("[").removesuffix("]"))
+        return by_address and scope["path"] in _OPERATING
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = route_of(scope)

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     trusted_proxy: tuple[str, ...] = Field(default=(), strict=False)
     """Address or network of a proxy whose forwarded headers are trusted; repeatable."""
     allowed_host: tuple[str, ...] = Field(default=(), strict=False)
-    """Host name that requests may use; repeatable; empty: any."""
+    """Host name that requests may use; repeatable; empty: any. Health and metrics: also by IP."""
     public_url: str = ""
     """Address of this server that its pages show in commands; empty: the one that was asked."""
     largest_body: int = Field(default=64 << 20, ge=1)
@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     body_bytes_per_second: int = Field(default=1000, ge=0)
     """Slowest that a body may arrive, counted over header_seconds; 0: no limit."""
     metrics_public: bool = False
-    """Show /metrics to everyone, not only to this machine and to admins, but for the latencies."""
+    """Show /metrics to everyone, without the latencies, so that the alert MeterSlow cannot fire."""
     badges: bool = False
     """Show everyone the last answer of a meter at /badge/METER.svg, and .json for shields.io."""
     model_minutes: int = Field(default=10, ge=1, le=1440)

@@ -35,6 +35,7 @@ class Permission(StrEnum):
     CONSENT = "agree to a hand-over"
     AUDIT = "audit"
     MANAGE = "manage users, keys and webhooks"
+    SEE_METRICS = "see the metrics"
     OPERATE = "do what only the server itself does"
     SIGN_IN = "sign in"
     SEE_ACCOUNT = "see their own account"
@@ -88,6 +89,7 @@ _ALLOWED = {
         Permission.CONSENT,
         Permission.AUDIT,
         Permission.MANAGE,
+        Permission.SEE_METRICS,
     },
     # A folder has one owner, from whom nothing in it is hidden; and the server itself is one.
     Role.OWNER: set(Permission),
@@ -101,6 +103,8 @@ _ALLOWED = {
     },
     # A leaked token with limits must not lead to one without, nor to the account or its tokens.
     Role.LIMITED: {Permission.SIGN_IN, Permission.SEE_ACCOUNT, Permission.LOG_OUT},
+    # It lies in the settings of a monitoring system, so it does not even name whom it belongs to.
+    Role.METRICS: {Permission.SEE_METRICS},
     Role.ANYONE: {Permission.SIGN_IN},
 }
 
@@ -142,9 +146,10 @@ class Actor:
 
     def _refused(self, permissions: tuple[Permission, ...]) -> Denied:
         roles = {role for role, _ in self.seats}
-        if Role.LIMITED in roles and any(allowed(Role.USER, each) for each in permissions):
+        limited = not roles.isdisjoint((Role.LIMITED, Role.METRICS))
+        if limited and any(allowed(Role.USER, each) for each in permissions):
             return Denied("a token with scopes or a pace may not do this: log in")
-        if Permission.MANAGE in permissions:
+        if not {Permission.MANAGE, Permission.SEE_METRICS}.isdisjoint(permissions):
             return Denied("only an admin may do this")
         plural = " and ".join(sorted(f"{role}s" for role in roles))
         return Denied(f"{plural} may not {permissions[0]}")

@@ -13,11 +13,12 @@ import secrets
 import stat
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from easeml_meter.core.doctor import Finding, Verdict, ok
+from easeml_meter.core.doctor import BELIEVED, Finding, Verdict, ok
 from easeml_meter.core.notifications import Undelivered
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring import sandbox
@@ -33,6 +34,13 @@ from easeml_meter.vault.keys import Identity
 SKEW = timedelta(seconds=5)
 """Clocks that differ by more expire tokens too early and stamp the audit chain out of order."""
 _SECONDS = 10
+_NAMES = 100
+"""How many sealed files, and how many validation sets, are looked for: those in use first."""
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_LOST = (
+    "correct the setting files, or bring the files back from a backup (after meter restore, start "
+    "meter serve once)"
+)
 _UNCOMPARED = ok("clock", "no database to compare it with")
 
 
@@ -56,12 +64,17 @@ class Installation:
 @needs(Permission.OPERATE)
 def examine(_: Actor, installation: Installation) -> list[Finding]:
     """Check everything; return one finding for each check, always in the same order."""
+    books = list(_books(installation.database))
+    # What is wrong with the database is told once.
+    named: list[str] = []
+    with suppress(MeterError):
+        named = _named(installation.database) if books[0].verdict is not Verdict.FAIL else []
     return [
         _key(installation.key),
         _sandbox(),
-        *_books(installation.database),
+        *books,
         _disk(installation.room, FolderFiles(installation.folder).free()),
-        _files(installation),
+        _files(installation, named),
         _proxy(installation),
         _mail(installation.mail),
     ]
@@ -71,7 +84,7 @@ def examine(_: Actor, installation: Installation) -> list[Finding]:
 def readiness(_: Actor, site: Site, folder: Path) -> list[Finding]:
     """Check what costs next to nothing, for a load balancer that asks every few seconds."""
     free = [each for each in (site.files.free(), FolderFiles(folder).free()) if each is not None]
-    return [*_opened(site.store, newest=False), _disk(site.room, min(free))]
+    return [*_opened(site.store, running=True), _disk(site.room, min(free))]
 
 
 def _key(path: Path) -> Finding:
@@ -84,8 +97,7 @@ def _key(path: Path) -> Finding:
         remedy = "run this as the account of the server (sudo -u ACCOUNT)"
         return Finding("key", Verdict.FAIL, f"{path}: {error.strerror}", remedy)
     owner = _account(found.st_uid)
-    others = stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
-    if others:
+    if found.st_mode & _OTHERS:
         said = f"{path}: accounts other than {owner} may use it (mode {found.st_mode & 0o777:o})"
         return Finding("key", Verdict.FAIL, said, f"chmod 600 {path}; it opens every test set")
     if found.st_uid not in (os.geteuid(), 0):
@@ -126,18 +138,21 @@ def _books(url: str) -> Iterator[Finding]:
         yield _UNCOMPARED
         return
     try:
-        yield from _opened(store, newest=True)
+        yield from _opened(store, running=False)
     finally:
         store.close()
 
 
-def _opened(store: Store, *, newest: bool) -> Iterator[Finding]:
-    """Examine the books. With `newest`, the last audit link is looked for, which takes a while."""
+def _opened(store: Store, *, running: bool) -> Iterator[Finding]:
+    """Examine the books; for a server that is `running`, without what takes a while.
+
+    That is the search for the last audit link.
+    """
     try:
         with store.reading() as books:
             version = books.version()
             theirs = books.now()
-            links = books.audit.newest_at() if newest and version == SCHEMA else None
+            links = books.audit.newest_at() if not running and version == SCHEMA else None
     except MeterError as error:
         yield from _unreachable(error)
         return
@@ -149,7 +164,10 @@ def _opened(store: Store, *, newest: bool) -> Iterator[Finding]:
         yield Finding("database", Verdict.WARN, said, remedy)
     else:
         said = f"{store.dialect}, schema {version}, newer than this program's {SCHEMA}"
-        yield Finding("database", Verdict.FAIL, said, "update easeml-meter on this machine")
+        # What runs was let in at its start, and is meant to go on until it is replaced: if it said
+        # that it is not ready, the first new server would put all old ones out of service.
+        verdict = Verdict.WARN if running else Verdict.FAIL
+        yield Finding("database", verdict, said, "update easeml-meter on this machine")
     yield _clock(datetime.now(UTC), theirs, links)
 
 
@@ -185,11 +203,33 @@ def _disk(room: Room, free: int) -> Finding:
     return ok("disk", said)
 
 
-def _files(installation: Installation) -> Finding:
-    """Write, read and remove a file where sealed files are kept."""
+def _named(url: str) -> list[str]:
+    """List what must be among the files: nothing yet, if no server has made a meter there.
+
+    Of many sets only some, by name: it is the folder that gets lost, or a copy of it is old.
+    """
+    store = Store.look(url)
+    if store is None:
+        return []
+    try:
+        with store.reading() as books:
+            # The tables of another version may be others; the check of the database says so.
+            if books.version() != SCHEMA or not books.meters.all():
+                return []
+            sets = [*books.testsets.files(_NAMES), *books.validation.files(_NAMES)]
+    finally:
+        store.close()
+    return [RECIPIENT, *(f"meters/{meter}/{name}" for meter, name in sets)]
+
+
+def _files(installation: Installation, named: list[str]) -> Finding:
+    """Write, read and remove a file where sealed files are kept, and look for those in use."""
     place = installation.files
     kind = place.partition("://")[0] if "://" in place else "folder"
     if kind == "folder" and not Path(place).exists():
+        if named:
+            said = f"{place}: there is no such folder, and the database has meters"
+            return Finding("files", Verdict.FAIL, said, _LOST)
         remedy = "meter serve makes it at its first start"
         return Finding("files", Verdict.WARN, f"{place}: there is no such folder yet", remedy)
     # A name of its own: several machines may be examined at the same time.
@@ -202,15 +242,53 @@ def _files(installation: Installation) -> Finding:
         finally:
             files.remove(probe)
         noted = files.read(RECIPIENT).decode().strip() if files.exists(RECIPIENT) else None
+        missing = next((each for each in named if not files.exists(each)), None)
     except (MeterError, OSError) as error:
         remedy = "correct the setting files, or who may write there (for s3://, the AWS variables)"
         return Finding("files", Verdict.FAIL, str(error), remedy)
     if not same:
         remedy = "use a store where a file can be read as soon as it is written"
         return Finding("files", Verdict.FAIL, f"{kind}: other bytes came back", remedy)
-    return _same_key(installation.key, noted) or ok(
-        "files", f"{kind}: a file was written, read and removed"
+    if missing is not None:
+        said = f"{kind}: {missing} is not there, and the database has a meter that needs it"
+        return Finding("files", Verdict.FAIL, said, _LOST)
+    return (
+        _same_key(installation.key, noted)
+        or _open_to_others(installation)
+        or ok("files", f"{kind}: a file was written, read and removed")
     )
+
+
+def _open_to_others(installation: Installation) -> Finding | None:
+    """Whether other accounts can look into what the server keeps on this machine.
+
+    The site's folder closes all that is in it; what lies elsewhere must be closed by itself, or by
+    the folder around it.
+    """
+    site, books = installation.folder, None
+    with suppress(MeterError):  # no address of a database: its own check says so
+        books = Store.file(installation.database)
+    files = None if "://" in installation.files else Path(installation.files)
+    apart = [
+        path
+        for path in (books, files)
+        if path is not None and not path.resolve().is_relative_to(site.resolve())
+    ]
+    for path in (site, *(each for each in apart if _mode(each.parent) & _OTHERS)):
+        mode = _mode(path)
+        if mode & _OTHERS:
+            closing = f"chmod 700 {path}" if path.is_dir() else f"chmod 600 {path}*"
+            said = f"{path}: other accounts of this machine may look into it (mode {mode:o})"
+            return Finding("files", Verdict.WARN, said, closing)
+    return None
+
+
+def _mode(path: Path) -> int:
+    """Return the permissions of a file or folder; none, if it is not there."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0
 
 
 def _same_key(path: Path, noted: str | None) -> Finding | None:
@@ -237,29 +315,41 @@ def _proxy(installation: Installation) -> Finding:
         remedy = "set allowed_host to the names under which the server is reached"
         return Finding("proxy", Verdict.WARN, "requests may name any host", remedy)
     if installation.public_url:
-        return _through_proxy(installation.public_url)
+        return _through_proxy(installation.public_url, bool(installation.trusted_proxy))
     if not installation.trusted_proxy:
         return ok("proxy", "none is trusted")
     return ok("proxy", "its headers are checked once public_url is set, through that address")
 
 
-def _through_proxy(url: str) -> Finding:
+def _through_proxy(url: str, trusted: bool) -> Finding:
     """Ask the running server, the way everybody does, whether it believes its proxy."""
     try:
         # Straight to it: a proxy for the way out of this network would add headers of its own.
         straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with straight.open(f"{url}/readyz", timeout=_SECONDS) as answer:
             lines = answer.read(1 << 16).decode(errors="replace").splitlines()
+            believed = answer.headers.get(BELIEVED)
     except OSError as error:
         remedy = "start the server and its proxy, then run this again"
         return Finding("proxy", Verdict.WARN, f"{url}: not reached ({error})", remedy)
     verdict = next((line.split()[0] for line in lines if line.split()[1:2] == ["proxy"]), "")
-    if verdict == Verdict.OK:
-        return ok("proxy", f"{url}: the server sees whom it talks to")
     remedy = (
         "have it set X-Forwarded-For and X-Forwarded-Proto, and name its address as trusted_proxy"
     )
-    return Finding("proxy", Verdict.FAIL, f"{url}: the server does not believe its proxy", remedy)
+    if verdict != Verdict.OK:
+        said = f"{url}: the server does not believe its proxy"
+        return Finding("proxy", Verdict.FAIL, said, remedy)
+    if trusted and believed is None:
+        again = "start the server of this version, then run this again"
+        said = f"{url}: the server does not say which headers of its proxy it believes"
+        return Finding("proxy", Verdict.WARN, said, again)
+    # Without them everybody has the proxy's address, and https is taken for http.
+    wanted = ["X-Forwarded-For", *(["X-Forwarded-Proto"] if url.startswith("https:") else [])]
+    lacking = [each for each in wanted if each not in (believed or "")]
+    if trusted and lacking:
+        said = f"{url}: no {' and no '.join(lacking)} came with it that the server believes"
+        return Finding("proxy", Verdict.FAIL, said, remedy)
+    return ok("proxy", f"{url}: the server sees whom it talks to")
 
 
 def _mail(server: MailServer | None) -> Finding:

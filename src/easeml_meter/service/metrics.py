@@ -40,7 +40,7 @@ class Totals:
     """When the newest verified backup was made; None: none is known."""
 
 
-@needs(Permission.MANAGE)
+@needs(Permission.SEE_METRICS)
 def totals(_actor: Actor, site: Site) -> Totals:
     """Count submissions and answers. How much all tenants submit is not for each to know."""
     now, backup = site.clock(), verified_at(site.files)

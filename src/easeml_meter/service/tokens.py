@@ -12,8 +12,8 @@ from datetime import timedelta
 
 from easeml_meter.checks import ID, check_name
 from easeml_meter.core.model import stamp
-from easeml_meter.core.people import SEATED, Role, Seat, Token, User
-from easeml_meter.errors import NotFound, Unauthenticated, invalid
+from easeml_meter.core.people import METRICS, SEATED, Role, Seat, Token, User
+from easeml_meter.errors import Denied, NotFound, Unauthenticated, invalid
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
@@ -29,8 +29,9 @@ INVITATION = "invitation"
 
 _DAY = timedelta(days=1)
 
-SCOPE = rf"^({Role.ADMIN}|({'|'.join(SEATED)})(:{ID})?)$"
-"""What a token can be limited to: a role, of all meters or of one; an admin has them all."""
+SCOPE = rf"^({Role.ADMIN}|{METRICS}|({'|'.join(SEATED)})(:{ID})?)$"
+"""What a token can be limited to: a role, of all meters or of one (an admin has them all), or
+reading the metrics."""
 
 LONGEST_DAYS = 3660
 
@@ -80,8 +81,13 @@ class Caller:
 
     def at_site(self) -> Actor:
         """Return the caller as an actor for what belongs to no meter."""
-        own = (Role.LIMITED if self.token.limited else Role.USER, 0)
-        seats = ((Role.ADMIN, 0), own) if self.admin else (own,)
+        roles = [Role.ADMIN] if self.admin else []
+        if self.user.admin and METRICS in self.token.scopes:
+            roles.append(Role.METRICS)
+        if set(self.token.scopes) != {METRICS}:
+            roles.append(Role.LIMITED if self.token.limited else Role.USER)
+        # A token for metrics whose owner is no admin any more is good for nothing.
+        seats = tuple((role, 0) for role in roles or [Role.ANYONE])
         return Actor(seats, user=self.user.id, token=self.token.id)
 
 
@@ -196,13 +202,15 @@ def make_token(
     Raises:
         InvalidInput: no name, scope, number of days or pace that a token can have.
         Unauthenticated: the token that the actor uses was revoked meanwhile.
+        Denied: it would read the metrics, and its owner is no admin.
     """
+    limits = tuple(scopes)
     with site.writing() as books:
         if actor.token:
             _check_still_valid(books, actor.token)
-        return issue(
-            site, actor.user, name, scopes=tuple(scopes), days=days, pace=pace, books=books
-        )
+        if METRICS in limits and not books.users.get(actor.user).admin:
+            raise Denied(f"only an admin may make a token with the scope {METRICS}")
+        return issue(site, actor.user, name, scopes=limits, days=days, pace=pace, books=books)
 
 
 def _check_still_valid(books: Books, token: str) -> None:
@@ -262,8 +270,14 @@ def check_token(name: str, scopes: Iterable[str], days: float, pace: int | None 
         raise invalid("pace", pace, f"answers in 24 hours: a whole number from 1 to {FASTEST:,}")
     for scope in scopes:
         if not re.fullmatch(SCOPE, scope):
-            roles = ", ".join(SEATED)
-            raise invalid("scope", scope[:80], f"admin, or one of {roles} as ROLE or ROLE:METER")
+            roles, allowed = ", ".join(SEATED), f"{Role.ADMIN}, {METRICS}, or one of"
+            raise invalid("scope", scope[:80], f"{allowed} {roles} as ROLE or ROLE:METER")
+
+
+@needs(Permission.SEE_ACCOUNT)
+def own_seats(_actor: Actor, caller: Caller) -> list[Seat]:
+    """Return the caller's seats: with a token that has scopes, those that it may be used for."""
+    return [seat for seat in caller.members if seat in caller.seats(seat.meter)]
 
 
 @needs(Permission.REVOKE_TOKENS)
@@ -310,13 +324,16 @@ def _revoke(site: Site, identifier: str, *, owner: str | None) -> None:
 
 @needs(Permission.MANAGE)
 def admin_can_sign_in(_actor: Actor, site: Site) -> bool:
-    """Whether some admin has a password or a token that is still valid."""
+    """Whether some admin has a password, or a token that is still valid and may manage the site."""
     now = site.now()
     with site.reading() as books:
         return any(
             books.users.credentials(admin.id).password is not None
             or any(
-                token.revoked_at is None and token.expires_at > now and token.kind != INVITATION
+                token.revoked_at is None
+                and token.expires_at > now
+                and token.kind != INVITATION
+                and Caller(admin, token, ()).admin
                 for token in books.tokens.of(admin.id)
             )
             for admin in books.users.admins()

@@ -56,6 +56,7 @@ _NUMBER = int.from_bytes(b"meterdb")
 _ALONE = sa.text(f"SELECT pg_try_advisory_lock({_NUMBER})")
 _TOGETHER = sa.text(f"SELECT pg_try_advisory_lock_shared({_NUMBER})")
 _HERE = sa.text("SELECT pg_try_advisory_lock_shared(:number)")
+_ESCAPED = "write @ in a password as %40"
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
 
 
@@ -116,6 +117,13 @@ class Store:
         if sqlite and not Path(address.database or "").is_file():
             return None
         return cls(_engine(url))
+
+    @staticmethod
+    def file(url: str) -> Path | None:
+        """Return the file of a SQLite database; None for any other."""
+        address = _address(url)
+        sqlite = address.get_backend_name() == "sqlite"
+        return Path(address.database) if sqlite and address.database else None
 
     @property
     def dialect(self) -> str:
@@ -376,12 +384,18 @@ def _tried(ping: Callable[[Any], bool]) -> Callable[[Any], bool]:
 def _address(url: str) -> sa.URL:
     try:
         address = sa.make_url(url)
-    except sa.exc.ArgumentError:
-        raise invalid("database", "an address that cannot be read", _ADDRESSES) from None
+    except (sa.exc.ArgumentError, ValueError):  # of a port that is no number
+        wanted = f"{_ADDRESSES}; {_ESCAPED}" if "@" in url else _ADDRESSES
+        raise invalid("database", "an address that cannot be read", wanted) from None
     match address.get_backend_name():
         case "sqlite":
             return address
         case "postgresql" | "postgres":
+            # Whatever follows the first @ of a password is read as host and name of the database,
+            # and the driver would quote it.
+            if "@" in (address.host or "") or "/" in (address.database or "").partition("@")[2]:
+                given = "an address with several @ (hidden)"
+                raise invalid("database", given, f"{_ADDRESSES}; {_ESCAPED}")
             return address.set(drivername="postgresql+psycopg")
     raise invalid("database", address.drivername, _ADDRESSES)
 

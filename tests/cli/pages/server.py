@@ -10,6 +10,7 @@ from pathlib import Path
 
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.ids import RowMatching
+from easeml_meter.server import worker
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
@@ -35,6 +36,7 @@ def main() -> None:
     settings = Settings()
     settings.folder.mkdir(mode=0o700)
     site = Site.open(settings.database_url, settings.files_place, settings.key_file)
+    worker.prepare(site)  # as every server does at its start
     spec = MeterSpec.uniform(
         signals=3,
         tolerance=0.2,

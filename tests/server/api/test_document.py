@@ -15,6 +15,8 @@ import pytest
 from tests.nodes import ROOT
 
 from easeml_meter.server.api.document import TAGS, curl, examples, install, operations
+from easeml_meter.server.api.submissions import SubmissionShown
+from easeml_meter.server.api.testsets import Released
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 
@@ -53,6 +55,31 @@ def test_nothing_is_described_that_few_tools_know(document: dict[str, Any]) -> N
 def test_every_group_is_described_and_used(document: dict[str, Any]) -> None:
     used = {tag for _, _, operation in operations(document) for tag in operation["tags"]}
     assert used == {tag["name"] for tag in TAGS}
+
+
+def test_every_operation_is_in_one_group(document: dict[str, Any]) -> None:
+    tags = {
+        operation["operationId"]: operation["tags"]
+        for path in document["paths"].values()
+        for operation in path.values()
+    }
+    assert [name for name, own in tags.items() if len(own) != 1] == []
+    assert tags["plan_meter"] == ["plans"]
+
+
+def test_what_waits_has_an_example_too(document: dict[str, Any]) -> None:
+    waiting = {
+        operation["operationId"]: operation["responses"]["202"]["content"]["application/json"]
+        for path in document["paths"].values()
+        for operation in path.values()
+        if "202" in operation["responses"]
+    }
+    assert len(waiting) >= 4
+    kinds = {"SubmissionShown": SubmissionShown, "Released": Released}
+    for name, content in waiting.items():
+        assert "example" in content, name
+        kind = kinds[content["schema"]["$ref"].rpartition("/")[2]]
+        assert kind(**content["example"]).model_dump() == content["example"]
 
 
 def test_every_operation_has_an_example(document: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from tests.server.driving import VALIDATION, begin, packed, parquet, predictions
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, rows, small_spec
 
+from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.server.api.forms import packed as tar_of
 
@@ -72,6 +73,11 @@ def test_the_tar_of_a_command_has_its_files() -> None:
     assert [(file.name, file.content) for file in bundle.files] == [("p.py", b"1")]
 
 
+def test_a_form_without_a_field_is_told_what_it_can_hold() -> None:
+    with pytest.raises(InvalidInput, match="no field' given, one of these needed: test and val"):
+        tar_of(b"--e--", b"e")
+
+
 @pytest.mark.parametrize(
     ("form", "said"),
     [
@@ -79,7 +85,13 @@ def test_the_tar_of_a_command_has_its_files() -> None:
         ({"test": (None, "x")}, "a file needed: --form test=@FILE"),
         ([("test", ("a.csv", b"1")), ("test", ("b.csv", b"1"))], "test twice"),
         ([("files", ("../x", b"1")), ("files", ("x", b"2"))], "files twice"),
-        ({"test": ("test.csv", b"x")}, "a tar of other files"),
+        ({"test": ("test.csv", b"x")}, "'test' given, validation is missing: --form valid"),
+        ({"validation": ("v.csv", b"x")}, "'validation' given, test is missing: --form test=@"),
+        ({"files": ("p.py", b"x")}, "'files' given, command is missing: --form command=TEXT"),
+        (
+            [("onnx", ("a.onnx", b"x")), ("test", ("a.csv", b"1")), ("validation", ("b", b"1"))],
+            "'onnx, test, validation' given, one of these needed: test and validation",
+        ),
         ({"files": ("", b"x")}, "file"),
     ],
 )

@@ -37,3 +37,18 @@ def test_the_same_rows_cannot_be_two_test_sets(store: Store) -> None:
             lambda books: books.testsets.update(first),
             lambda books: books.testsets.add(second),
         )
+
+
+def test_files_in_use_are_named_before_the_newest(store: Store) -> None:
+    sets = [
+        replace(
+            GENERATION, number=n, phase=phase, blob=f"{n}.sealed", changed_at=f"2026-01-0{n}T00"
+        )
+        for n, phase in ((2, Phase.ACTIVE), (3, Phase.SPENT), (4, Phase.SPENT))
+    ]
+    write(store, *(lambda books, each=each: books.testsets.add(each) for each in sets))
+    with store.reading() as books:
+        found = [name for _, name in books.testsets.files(2)]
+        assert books.testsets.files(100)[0] == ("m", "2.sealed")
+        assert len(books.testsets.files(100)) == 3  # what was only asked for has no file
+    assert found == ["2.sealed", "4.sealed"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from easeml_meter.server.api.audit import router as audit
 from easeml_meter.server.api.handovers import router as handovers
 from easeml_meter.server.api.history import router as signals
+from easeml_meter.server.api.meters import planning
 from easeml_meter.server.api.meters import router as meters
 from easeml_meter.server.api.notifications import router as webhooks
 from easeml_meter.server.api.seats import router as seats
@@ -25,6 +26,7 @@ ROUTERS = [
     users,
     seats,
     meters,
+    planning,
     requesting,
     uploads,
     testsets,

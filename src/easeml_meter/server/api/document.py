@@ -81,11 +81,35 @@ def install(app: FastAPI) -> None:
         if app.openapi_schema is None:
             document = make()
             for method, path, operation in operations(document):
+                if "202" in operation["responses"]:
+                    _add_waiting(operation["responses"]["202"]["content"]["application/json"])
                 if (example := examples().get(operation["operationId"])) is not None:
                     _add(method, path, operation, example)
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+# Not recorded: whether something waits depends on the kind of database and on workers.
+_WAITING: dict[str, dict[str, Any]] = {
+    "SubmissionShown": {
+        "id": "6543a85f6ff48273067298a6cde74dc9",
+        "state": "queued",
+        "kind": "onnx",
+        "model": "m1",
+        "tenant": 1,
+        "generation": None,
+        "step": None,
+        "created_at": "2026-03-02T09:30:00.000000+00:00",
+        "problem": None,
+        "signal": None,
+    },
+    "Released": {"generation": 1, "state": "waiting", "files": [], "problem": None},
+}
+
+
+def _add_waiting(content: dict[str, Any]) -> None:
+    content["example"] = _WAITING[content["schema"]["$ref"].rpartition("/")[2]]
 
 
 def _add(method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> None:

@@ -24,7 +24,8 @@ FILE = "file"
 """The field of a form with one file."""
 _SUBMISSION = "test and validation (predictions), onnx, or command and files"
 _ONE = f"one file: --form {FILE}=@FILE"
-_FORMS = {"test", "validation", "onnx", "command", "files"}
+_WHOLE = ({"test", "validation"}, {"onnx"}, {"command"}, {"command", "files"})
+_FORMS = set[str]().union(*_WHOLE)
 
 
 async def submission_of(request: Request, settings: Settings) -> bytes:
@@ -66,7 +67,21 @@ def packed(body: bytes, boundary: bytes) -> bytes:
         if name in files:
             raise invalid("form", f"{field.name} twice", f"each once: {_SUBMISSION}")
         files[name] = File(field.content)
+    _check_whole({field.name for field in fields})
     return archive.pack(files)
+
+
+def _check_whole(given: set[str]) -> None:
+    """Refuse fields that are no submission: whoever sent a form is not told of files in a tar."""
+    if given in _WHOLE:
+        return
+    shown = ", ".join(sorted(given)) or "no field"
+    for whole in _WHOLE:
+        lacking = sorted(whole - given)
+        if set() < given < whole and len(lacking) == 1:
+            what = f"{lacking[0]}={'TEXT' if lacking == ['command'] else '@FILE'}"
+            raise invalid("form", shown, f"{lacking[0]} is missing: --form {what}")
+    raise invalid("form", shown, f"one of these needed: {_SUBMISSION}")
 
 
 def _name_in_tar(field: Field) -> str:

@@ -24,6 +24,7 @@ from easeml_meter.spec.strata import check_new_strata
 from easeml_meter.stats.planning import MAX_LABELS
 
 router = APIRouter(tags=["meters"], route_class=ApiRoute)
+planning = APIRouter(tags=["plans"], route_class=ApiRoute)
 
 
 class NewMeter(Given):
@@ -131,9 +132,7 @@ def _shown(found: MeterSummary) -> MeterShown:
     )
 
 
-@router.post(
-    "/plans", operation_id="plan_meter", responses=answers(only=(413, 422, 429)), tags=["plans"]
-)
+@planning.post("/plans", operation_id="plan_meter", responses=answers(only=(413, 422, 429)))
 def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
     """Return how many labels a meter needs; with `labels`, whether those are enough.
 

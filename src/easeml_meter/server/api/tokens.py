@@ -116,8 +116,7 @@ def logout(site: SiteHere, caller: CallerHere) -> Response:
 @router.get("/me", operation_id="show_me", responses=answers())
 def me(caller: CallerHere) -> Me:
     """Return who is asking."""
-    # A token with scopes may be used for some of its owner's seats only.
-    seats = [seat for seat in caller.members if seat in caller.seats(seat.meter)]
+    seats = tokens.own_seats(caller.at_site(), caller)
     return Me(
         user=user_shown(caller.user),
         token=_shown(caller.token),

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from easeml_meter.checks import MAX_NAME
-from easeml_meter.core.people import SEATED, Role
+from easeml_meter.core.people import METRICS, SEATED, Role
 from easeml_meter.errors import Unauthenticated, invalid
 from easeml_meter.server.auth import SiteHere
 from easeml_meter.server.limits import LoginCounted, address_of
@@ -127,7 +127,7 @@ def _account(
         status=status,
         tokens=[token for token in listed if token.revoked_at is None],
         now=visit.site.now(),
-        roles=(*SEATED, Role.ADMIN) if actor.may(Permission.MANAGE) else SEATED,
+        roles=(*SEATED, Role.ADMIN, METRICS) if actor.may(Permission.MANAGE) else SEATED,
         secret=secret,
         provider=visit.settings.oidc_name if visit.settings.oidc_issuer else "",
     )

@@ -111,8 +111,13 @@ def reach(mail: MailServer) -> None:
     try:
         with _signed_in(mail) as server:
             server.noop()
-    except (OSError, smtplib.SMTPException, ValueError) as error:
+    except (smtplib.SMTPConnectError, smtplib.SMTPServerDisconnected) as error:
+        raise Undelivered(f"the mail server cannot be reached ({type(error).__name__})") from None
+    except (smtplib.SMTPException, ssl.SSLError, ValueError) as error:
         raise Undelivered(f"the mail server does not let us in ({type(error).__name__})") from None
+    except OSError as error:
+        reason = error.strerror or "no answer"
+        raise Undelivered(f"the mail server cannot be reached ({reason})") from None
 
 
 @contextmanager

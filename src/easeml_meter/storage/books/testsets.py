@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import TestSet
 from easeml_meter.storage import schema
@@ -38,6 +40,17 @@ class TestSets(Repository):
     def delivered(self) -> list[TestSet]:
         """Return the test sets of all meters that have arrived, in whatever phase they are now."""
         return [each for each in self._where() if each.rows is not None]
+
+    def files(self, most: int) -> list[tuple[str, str]]:
+        """Return some sealed files with their meters: those that answer first, then the newest."""
+        table = schema.generations
+        found = (
+            sa.select(table.c.meter, table.c.blob)
+            .where(table.c.blob.is_not(None))
+            .order_by(table.c.phase != str(Phase.ACTIVE), table.c.changed_at.desc())
+            .limit(most)
+        )
+        return [(row[0], row[1]) for row in self._connection.execute(found)]
 
     def archived(self) -> set[str]:
         """Return the meters that were given up."""
