@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -27,16 +28,17 @@ from tests.server.helpers import Served, serve
 from tests.server.team import model_body
 from tests.service.helpers import Labels, small_spec
 
-from easeml_meter.core.submissions import SubmissionState
+from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, StorageError, Unreachable
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.jobs import ThreadRunner
-from easeml_meter.service.place import Workspace
+from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions import answering, queue
 from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import Conditions
+from easeml_meter.storage.books.submissions import Submissions
 
 Answer = Callable[[str], None]
 
@@ -566,3 +568,88 @@ def test_a_refusal_does_not_keep_what_was_refused(
         assert known() is None
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def on_postgresql(tmp_path: Path, team_database: str) -> Iterator[tuple[Served, str, str]]:
+    """Give a site on PostgreSQL, where meters have locks of their own, with a model that is run."""
+    with serve(tmp_path / "site", database=team_database) as served:
+        meter = served.add_meter(small_spec(models=True))
+        begin(served, meter, tmp_path)
+        submission = hand_in(served.client("developer"), meter).json()["id"]
+        assert queue._begin(served.site, submission) is not None
+        yield served, meter, submission
+
+
+def reaching(served: Served, meter: str) -> Any:
+    """Return what a worker has measured when a model is about to run on hidden rows."""
+    space = served.site.space(meter)
+    with space.reading() as books:
+        test_set, validation = space.state(books).active(), books.validation.all(meter)[-1]
+    return SimpleNamespace(space=space, generation=test_set, validation=validation)
+
+
+@pytest.mark.parametrize("change", [queue._begin, queue._put_back])
+def test_a_run_on_hidden_rows_is_charged_whoever_writes_at_the_same_time(
+    on_postgresql: tuple[Served, str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Site, str], object],
+) -> None:
+    """Another worker takes over, or the worker is stopped, just when the model reaches them."""
+    served, meter, submission = on_postgresql
+    on = reaching(served, meter)
+    worker = threading.Thread(target=queue._reach, args=(on, submission))
+    original = Submissions.change
+
+    def late(self: Submissions, ticket: Ticket) -> None:
+        if worker.ident is None:
+            worker.start()
+            worker.join(1)  # it waits for the lock, or writes before us
+        original(self, ticket)
+
+    monkeypatch.setattr(Submissions, "change", late)
+    change(served.site, submission)
+    worker.join()
+    with served.site.reading() as books:
+        ticket = books.submissions.get(submission)
+    assert ticket is not None
+    assert ticket.reached == (1, 1)
+    while ticket.attempts < queue.MOST_ATTEMPTS:  # workers that die
+        begun = queue._begin(served.site, submission)
+        assert begun is not None
+        ticket = begun
+    queue.work(SYSTEM, served.site, submission)
+    ended = show(served.client("developer"), meter, submission)
+    assert (ended["state"], ended["signal"]["answer"]) == ("done", "no-reading")
+    with served.site.reading() as books:
+        assert len(books.entries.all(meter, 1)) == 1
+
+
+@pytest.mark.usefixtures("labels")
+def test_a_model_that_is_given_up_reaches_no_hidden_rows(served: Served, meter: str) -> None:
+    """Its worker, taken for dead, would run it for free."""
+    submission = hand_in(served.client("developer"), meter).json()["id"]
+    for _ in range(queue.MOST_ATTEMPTS):
+        assert queue._begin(served.site, submission) is not None
+    queue.work(SYSTEM, served.site, submission)
+    with pytest.raises(MeterError, match="another worker has ended"):
+        queue._reach(reaching(served, meter), submission)
+
+
+@pytest.mark.usefixtures("labels")
+def test_no_database_at_the_last_try_does_not_make_a_run_free(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    reach(served, submission, queue.MOST_ATTEMPTS)
+
+    def away(*_: object, **__: object) -> Signal:
+        raise StorageError("it is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queue, "answer", away)
+        with pytest.raises(StorageError):
+            queue.work(SYSTEM, served.site, submission)
+    queue.work(SYSTEM, served.site, submission)
+    assert show(developer, meter, submission)["signal"]["answer"] == "no-reading"
