@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -38,7 +39,9 @@ from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions import answering, queue
 from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import Conditions
+from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.submissions import Submissions
+from easeml_meter.storage.store import Store
 
 Answer = Callable[[str], None]
 
@@ -483,6 +486,28 @@ def test_a_key_queues_a_model_once(served: Served, meter: str) -> None:
     first, again = (hand_in(developer, meter, headers=headers) for _ in range(2))
     assert first.json() == again.json()
     assert len(developer.get(f"/meters/{meter}/submissions").json()["items"]) == 1
+
+
+@pytest.mark.usefixtures("told")
+def test_a_model_that_was_queued_by_a_commit_unheard_keeps_its_file(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Store.writing
+
+    @contextmanager
+    def unheard(self: Store, meter: str | None = None) -> Iterator[Books]:
+        with original(self, meter) as books:
+            yield books
+        raise StorageError("the books cannot be used: server closed the connection")
+
+    developer, key = served.client("developer"), {"Idempotency-Key": "one"}
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "writing", unheard)
+        assert hand_in(developer, meter, headers=key).status_code == 503
+    again = hand_in(developer, meter, headers=key)
+    assert again.status_code == 202, again.text
+    run_all(served)
+    assert show(developer, meter, again.json()["id"])["state"] == "done"
 
 
 @pytest.mark.usefixtures("told")

@@ -263,6 +263,10 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
             jobs.enqueue(books, _job(ticket))
             keys.add(keyed, (ticket.receipt, None))
             keys.enter(books)
+    except StorageError:
+        # It may be queued all the same, and a worker then needs its file. One that nobody needs
+        # only takes room.
+        raise
     except MeterError:
         space.files.remove(ticket.blob)
         raise
