@@ -196,7 +196,7 @@ def test_a_line_that_does_not_fit_on_the_disk_is_not_taken_for_written(
 ) -> None:
     files, real = FolderFiles(tmp_path), os.write
     monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:3]))
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(FilesUnusable, match="No space"):
         files.append("j.journal", ["one"], 1)
     assert files.total("j.journal") is None
 

@@ -176,20 +176,10 @@ class FolderFiles:
         noted = [] if total is None else [f"{_TOTAL}{total}"]
         # It starts on a fresh line even if a crash has cut the last one short.
         text = "\n".join(["", *lines, *noted, ""])
-        new = not path.exists()
-        if new:  # a restore may bring lines before any other file
-            path.parent.mkdir(parents=True, exist_ok=True)
-        # One write to a file opened for appending: lines of two processes do not mix.
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            if os.write(handle, text.encode()) < len(text.encode()):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-            # An answer leaves only after this: the journal is what survives a lost database.
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if new:
-            sync(path.parent)
+            _append(path, text.encode())
+        except OSError as error:
+            raise unusable(path, error) from error
 
     def lines(self, name: str) -> list[str]:
         """Read a journal."""
@@ -390,6 +380,23 @@ def copy_into(files: Files, name: str, source: Path) -> str:
     with files.writing(name) as path:
         shutil.copyfile(source, path)
     return name
+
+
+def _append(path: Path, content: bytes) -> None:
+    new = not path.exists()
+    if new:  # a restore may bring lines before any other file
+        path.parent.mkdir(parents=True, exist_ok=True)
+    # One write to a file opened for appending: lines of two processes do not mix.
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        if os.write(handle, content) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        # An answer leaves only after this: the journal is what survives a lost database.
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    if new:
+        sync(path.parent)
 
 
 def sync(path: Path) -> None:

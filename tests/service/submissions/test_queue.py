@@ -31,7 +31,13 @@ from tests.service.helpers import Labels, small_spec
 
 from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput, MeterError, StorageError, Unreachable
+from easeml_meter.errors import (
+    FilesUnusable,
+    InvalidInput,
+    MeterError,
+    StorageError,
+    Unreachable,
+)
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.jobs import ThreadRunner
@@ -335,8 +341,8 @@ def test_a_model_that_does_not_fit_is_refused_for_nothing(
     assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
 
 
-@pytest.mark.parametrize("kind", [StorageError, Unreachable])
-def test_without_a_database_or_cluster_it_is_tried_again(
+@pytest.mark.parametrize("kind", [StorageError, FilesUnusable, Unreachable])
+def test_without_a_database_files_or_cluster_it_is_tried_again(
     served: Served, meter: str, told: dict[str, Answer], kind: type[MeterError]
 ) -> None:
     def down(_: str) -> None:
@@ -662,19 +668,20 @@ def test_a_model_that_is_given_up_reaches_no_hidden_rows(served: Served, meter: 
 
 
 @pytest.mark.usefixtures("labels")
-def test_no_database_at_the_last_try_does_not_make_a_run_free(
-    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [StorageError, FilesUnusable])
+def test_no_database_or_files_at_the_last_try_do_not_make_a_run_free(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch, kind: type[MeterError]
 ) -> None:
     developer = served.client("developer")
     submission = hand_in(developer, meter).json()["id"]
     reach(served, submission, queue.MOST_ATTEMPTS)
 
     def away(*_: object, **__: object) -> Signal:
-        raise StorageError("it is away")
+        raise kind("it is away")
 
     with monkeypatch.context() as patched:
         patched.setattr(queue, "answer", away)
-        with pytest.raises(StorageError):
+        with pytest.raises(kind):
             queue.work(SYSTEM, served.site, submission)
     queue.work(SYSTEM, served.site, submission)
     assert show(developer, meter, submission)["signal"]["answer"] == "no-reading"

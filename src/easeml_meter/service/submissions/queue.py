@@ -34,6 +34,7 @@ from easeml_meter.core.submissions import (
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     Denied,
+    FilesUnusable,
     MeterError,
     NotFound,
     Spent,
@@ -313,6 +314,7 @@ def work(actor: Actor, site: Site, identifier: str, usual: Conditions = USUAL) -
     Raises:
         Denied: the actor is not the server itself.
         StorageError: the database is away; it waits again.
+        FilesUnusable: its files are; it waits again.
     """
     ticket = _begin(site, identifier)
     if ticket is None:
@@ -407,8 +409,8 @@ def _refused(space: Workspace, ticket: Ticket, error: Exception) -> bool:
     runs again until the tries are used up, and then the answer is "no reading".
     """
     again = ticket.attempts <= MOST_ATTEMPTS
-    # Without a database nothing was decided, however often it was tried.
-    if isinstance(error, StorageError):
+    # Without a database or files nothing was decided, however often it was tried.
+    if isinstance(error, StorageError | FilesUnusable):
         return False
     if again and (isinstance(error, Unreachable) or not isinstance(error, MeterError)):
         return False
