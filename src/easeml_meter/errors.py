@@ -101,7 +101,12 @@ class StorageError(MeterError):
 
 
 class FilesUnusable(MeterError):
-    """A file cannot be used; what was asked may be done all the same, in part or whole."""
+    """A file cannot be used; what was asked may be done all the same, in part or whole.
+
+    To those who ask a server it looks like `StorageError`: they cannot do more about it.
+    """
+
+    word, status = StorageError.word, StorageError.status
 
 
 class DamagedBackup(MeterError):
@@ -161,7 +166,7 @@ ANSWERED: tuple[type[MeterError], ...] = (
     TooSoon,
     StorageError,
 )
-"""The errors that a server answers with, by status; all others look like `MeterError`."""
+"""The errors that a server answers with, by status; all others look like the one of their word."""
 
 _NAMED = {kind.word: kind for kind in ANSWERED}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import httpx
 import pytest
 from tests.server.process import Process, started
 
-from easeml_meter.server.connections import Connections
+from easeml_meter.server.connections import Connections, Peer
 from easeml_meter.server.settings import Settings
 
 PATIENCE = 60
@@ -48,6 +49,13 @@ def admitted(
         yield ends
 
 
+def opened(all_of_them: Connections) -> Peer:
+    """Return the newest connection, ready for requests."""
+    peer = all_of_them.open([*all_of_them._peers][-1], None)  # type: ignore[arg-type]
+    assert peer is not None
+    return peer
+
+
 def is_open(end: socket.socket | None) -> bool:
     """Whether nobody has closed the other end."""
     assert end is not None
@@ -55,6 +63,8 @@ def is_open(end: socket.socket | None) -> bool:
         return end.recv(1) != b""
     except BlockingIOError:
         return True
+    except ConnectionResetError:
+        return False
 
 
 def test_a_newcomer_takes_the_place_of_the_longest_idle_connection() -> None:
@@ -105,8 +115,7 @@ def test_a_trusted_proxy_has_no_share_of_its_own() -> None:
 def test_where_all_connections_are_at_work_a_newcomer_is_refused() -> None:
     found = connections(Seconds(), connections=1)
     with admitted(found, ("192.0.2.1", 1)) as ends:
-        peer = found.open(("192.0.2.1", 1), None)  # type: ignore[arg-type]
-        assert peer is not None
+        peer = opened(found)
         found.note(peer, waits=False)
         with admitted(found, ("192.0.2.2", 1)) as newcomers:
             assert newcomers == [None]
@@ -114,6 +123,31 @@ def test_where_all_connections_are_at_work_a_newcomer_is_refused() -> None:
         found.note(peer, waits=True)
         with admitted(found, ("192.0.2.2", 1)) as newcomers:
             assert is_open(newcomers[0])
+
+
+def test_a_port_that_comes_back_before_its_end_was_seen_holds_no_place() -> None:
+    """Connect, reset, connect from the same port: each connection is counted until it ends."""
+    found = connections(Seconds(), connections=2)
+    again = ("192.0.2.1", 1)
+    with admitted(found, again) as before:
+        old = opened(found)
+        with admitted(found, again) as after:
+            new = opened(found)
+            assert [is_open(end) for end in (*before, *after)] == [True, True]
+            found.forget(old)  # only now its end is seen
+            found.note(new, waits=False)
+            with admitted(found, ("192.0.2.2", 1), ("192.0.2.3", 1)) as ends:
+                assert [is_open(end) for end in (*after, *ends)] == [True, False, True]
+
+
+def test_what_failed_in_a_handshake_gives_its_number_to_the_next() -> None:
+    found = connections(Seconds(), connections=2, connections_per_address=1)
+    with admitted(found, ("192.0.2.1", 1)):
+        number = opened(found).number
+    with admitted(found, ("192.0.2.2", 1), ("192.0.2.3", 1)) as ends:
+        assert number in found._peers
+        assert [is_open(end) for end in ends] == [True, True]
+        assert len(found._peers) == len(found._waiting) == found._of_network.total() == 2
 
 
 def test_a_connection_without_a_request_is_ended_in_time() -> None:
@@ -291,4 +325,33 @@ def test_a_handshake_of_tls_has_as_little_time(tmp_path: Path) -> None:
         with httpx.Client(base_url=server.address, trust_env=False, verify=False) as client:  # noqa: S501
             for _ in range(2):
                 assert client.get("/healthz").status_code == 200
+        server.stop()
+
+
+def test_resets_from_the_same_port_do_not_lift_the_limit(tmp_path: Path) -> None:
+    """A connection that comes back before the end of the former was seen is another one."""
+    limits = ("--connections", "20", "--connections-per-address", "20", "--header-seconds", "60")
+    with started(tmp_path / "site", *limits) as server, ExitStack() as held:
+        host, port = server.address.removeprefix("http://").split(":")
+
+        def connect(source: int = 0) -> socket.socket:
+            made = socket.socket()
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(("127.0.0.1", source))
+            made.settimeout(PATIENCE)
+            made.connect((host, int(port)))
+            return made
+
+        for _ in range(100):
+            source = 0
+            for _ in range(2):
+                with connect(source) as reset:
+                    source = reset.getsockname()[1]
+                    time.sleep(0.01)  # accepted, so that the next one finds it there
+                    reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ends = [held.enter_context(connect()) for _ in range(60)]
+        httpx.get(f"{server.address}/healthz", trust_env=False)  # after all of them
+        for end in ends:
+            end.setblocking(False)
+        assert sum(map(is_open, ends)) <= 20
         server.stop()

@@ -40,6 +40,7 @@ from easeml_meter.service.notifications.delivery import Sender
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.answering import answer_all
 from easeml_meter.storage import schema
+from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.idempotency import KeyedRequests
 from easeml_meter.storage.store import Store, carrying_out, in_use
 
@@ -512,6 +513,25 @@ def test_a_key_that_could_not_be_freed_is_freed_when_the_database_is_back(
     assert _stored(served) == 1
     with serving._background(served.app, Sender()):
         wait(lambda: _stored(served) == 0)
+
+
+def test_a_key_whose_entry_was_committed_unheard_is_free_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Store.writing
+
+    @contextmanager
+    def unheard(self: Store, meter: str | None = None) -> Iterator[Books]:
+        with original(self, meter) as books:
+            yield books
+        monkeypatch.setattr(Store, "writing", original)  # the next one is heard of
+        away()
+
+    client = served.client("admin")
+    monkeypatch.setattr(Store, "writing", unheard)
+    assert add(client, "anna", KEY).status_code == 503
+    again = add(client, "anna", KEY)
+    assert again.status_code == 201, again.text
 
 
 def test_an_answer_that_comes_late_is_not_kept_for_another_request(served: Served) -> None:

@@ -67,3 +67,7 @@ class Message:
 
 class Undelivered(MeterError):
     """A message did not arrive; it is tried again later."""
+
+
+class Unsendable(Undelivered):
+    """A message cannot even be made; trying it again would not help."""

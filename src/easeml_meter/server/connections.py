@@ -52,7 +52,9 @@ _ODD_LINES = re.compile(rb"(?<!\r)\n|\n[ \t]")
 class Peer:
     """The other end of a connection, from the moment it is accepted."""
 
-    address: Any
+    number: int
+    """The descriptor of its socket. No other open connection has it, while a stranger who resets
+    connections and comes back from the same port soon has many of one address."""
     socket: socket.socket
     network: str
     since: float
@@ -90,7 +92,7 @@ class Connections:
         self._slowest = settings.body_bytes_per_second
         self._proxies = [ipaddress.ip_network(each) for each in settings.trusted_proxy]
         self._clock = clock
-        self._peers: dict[Any, Peer] = {}
+        self._peers: dict[int, Peer] = {}
         self._waiting: dict[Peer, None] = {}
         """Those without a request, the longest first."""
         self._of_network: Counter[str] = Counter()
@@ -106,21 +108,24 @@ class Connections:
             return False
         if len(self._peers) >= self._most and not self.make_room():
             return False
-        peer = self._peers[address] = Peer(address, connection, network, self._clock())
+        peer = Peer(connection.fileno(), connection, network, self._clock())
+        if (former := self._peers.get(peer.number)) is not None:
+            self.forget(former)  # it ended in the handshake of TLS, of which nobody tells us
+        self._peers[peer.number] = peer
         self._waiting[peer] = None
         self._of_network[network] += 1
         return True
 
-    def open(self, address: Any, protocol: WatchedProtocol) -> Peer | None:
+    def open(self, number: int, protocol: WatchedProtocol) -> Peer | None:
         """Return the peer whose connection is ready for requests, unless it was ended meanwhile."""
-        peer = self._peers.get(address)
+        peer = self._peers.get(number)
         if peer is not None:
             peer.protocol = protocol
         return peer
 
     def note(self, peer: Peer, *, waits: bool) -> None:
         """Note whether a peer is expected to send a request."""
-        if waits == (peer in self._waiting) or self._peers.get(peer.address) is not peer:
+        if waits == (peer in self._waiting) or self._peers.get(peer.number) is not peer:
             return
         peer.since, peer.arrived = self._clock(), 0
         if waits:
@@ -130,9 +135,9 @@ class Connections:
 
     def forget(self, peer: Peer) -> None:
         """Forget a connection that has ended."""
-        # The same address and port may belong to a newer connection by now, which stays counted.
-        if self._peers.get(peer.address) is peer:
-            del self._peers[peer.address]
+        # Its number may belong to a newer connection by now, which stays counted.
+        if self._peers.get(peer.number) is peer:
+            del self._peers[peer.number]
             self._waiting.pop(peer, None)
             self._of_network[peer.network] -= 1
             if not self._of_network[peer.network]:
@@ -274,7 +279,7 @@ class WatchedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start to watch the connection."""
         super().connection_made(transport)
-        self._peer = self._all.open(transport.get_extra_info("peername"), self)
+        self._peer = self._all.open(transport.get_extra_info("socket").fileno(), self)
         # It had to make room for another one while TLS was negotiated.
         if self._peer is None:
             transport.abort()

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from easeml_meter.errors import (
+    FilesUnusable,
     InvalidInput,
     MeterError,
     NotFound,
@@ -50,8 +51,12 @@ _WORDS = {
 
 def problem(error: MeterError) -> tuple[int, Problem]:
     """Return the status and the body for what went wrong."""
-    # What a database says about itself goes to the log, not to the caller.
-    message = "the books cannot be used now: try again" if error.status == 503 else str(error)
+    message = str(error)
+    # What a database says about itself goes to the log, not to the caller; and so do paths.
+    if isinstance(error, StorageError):
+        message = "the books cannot be used now: try again"
+    elif isinstance(error, FilesUnusable):
+        message = "the server cannot use its files now: tell its admin, and try again later"
     return error.status, Problem(error=error.word, message=message)
 
 
@@ -90,6 +95,8 @@ def install(app: FastAPI) -> None:
     async def expected(_: Request, error: MeterError) -> JSONResponse:
         if isinstance(error, StorageError):
             _LOG.error("database", exc_info=error)
+        elif isinstance(error, FilesUnusable):
+            _LOG.error("files", exc_info=error, extra={"fields": {"place": str(error)}})
         answer = error_response(*problem(error))
         if isinstance(error, TooMany):
             answer.headers["Retry-After"] = str(error.wait)

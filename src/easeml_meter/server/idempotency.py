@@ -82,7 +82,12 @@ class Once:
             status, content = await _made(make, run)
             return JSONResponse(content, status)
         asked = replace(asked, server=self.keys.server)
-        entered = await self.keys.begun(self.user, asked)
+        try:
+            entered = await self.keys.begun(self.user, asked)
+        except StorageError:
+            # It may be entered all the same, and would seem under way for as long as we live.
+            await run_in_threadpool(partial(self.keys.give_up, asked, uncommitted=True))
+            raise
         if entered.status is not None:
             content = _opened(self.site, entered.body) if secret else entered.body
             return replayed(replace(entered, body=content))

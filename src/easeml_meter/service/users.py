@@ -31,7 +31,9 @@ SHORTEST_PASSWORD = 10
 
 LONGEST_PASSWORD = 1000
 
-EMAIL = rf"^[^@\s{ODD}]+@[^@\s{ODD}]+$"
+# Not what separates, quotes or groups addresses in an e-mail; brackets around a number are a host.
+_PART = rf"[^@\s{ODD}<>()\[\],:;\x22\\]+"
+EMAIL = rf"^{_PART}@({_PART}|\[[0-9A-Za-z.:]+\])$"
 
 # Each hash takes 64 MB: a crowd that signs in at once must not take all memory.
 _HASHING = threading.BoundedSemaphore(4)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import timedelta
+from email.message import EmailMessage
 from pathlib import Path
 
 import click
@@ -13,15 +15,16 @@ from tests.service.helpers import small_spec
 
 from easeml_meter.cli import meter as root
 from easeml_meter.core.model import stamp
-from easeml_meter.core.notifications import Message, Undelivered
+from easeml_meter.core.notifications import Delivery, Message, Undelivered
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.service import seats, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
-from easeml_meter.service.notifications.delivery import Sender
+from easeml_meter.service.notifications.delivery import Sender, deliver
 from easeml_meter.service.notifications.emails import MailServer
+from easeml_meter.service.notifications.events import enqueue
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 
@@ -149,6 +152,34 @@ def test_a_email_that_is_refused_is_tried_again(site: Site) -> None:
         assert deliver_due(site, Sender(mail), emails=True) == 0
     assert states(site) == ["waiting"]
     assert mails == []
+
+
+@pytest.mark.parametrize("address", ["a@[x", "a:;@x", "a@x,<", "().@a"])
+def test_an_email_to_no_address_is_given_up_at_once(site: Site, address: str) -> None:
+    """Earlier versions took such an address, and tried for ever."""
+    now = site.now()
+    email = Delivery.new("b" * 32, None, address, {"subject": "s", "text": "t", "about": "x"}, now)
+    with site.writing() as books:
+        enqueue(books, email)
+    with mail_server() as (mail, mails):
+        deliver(SYSTEM, site, email.id, Sender(mail))
+    assert (states(site), mails) == (["given up"], [])
+    with pytest.raises(InvalidInput, match=r"email: .* given, such as name@example\.org"):
+        users.add_user(SYSTEM, site, "ann", email=address)
+
+
+def test_addresses_that_are_taken_can_be_written_to() -> None:
+    signs = "a.-+_'=?\u00e9[]<>(),:;\"\\0"
+    taken = 0
+    for found in itertools.product(signs, repeat=3):
+        part = "".join(found)
+        for address in (f"{part}@a", f"a@{part}", f"a@[{part}]"):
+            if re.fullmatch(users.EMAIL, address):
+                taken += 1
+                email = EmailMessage()
+                email["To"] = address
+                assert len(email["To"].addresses) == 1, address
+    assert taken > 1000
 
 
 def test_a_mail_server_without_encryption_gets_no_password() -> None:

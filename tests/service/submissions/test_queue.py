@@ -7,9 +7,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -27,16 +29,25 @@ from tests.server.helpers import Served, serve
 from tests.server.team import model_body
 from tests.service.helpers import Labels, small_spec
 
-from easeml_meter.core.submissions import SubmissionState
+from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput, MeterError, StorageError, Unreachable
+from easeml_meter.errors import (
+    FilesUnusable,
+    InvalidInput,
+    MeterError,
+    StorageError,
+    Unreachable,
+)
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.jobs import ThreadRunner
-from easeml_meter.service.place import Workspace
+from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions import answering, queue
 from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import Conditions
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.books.submissions import Submissions
+from easeml_meter.storage.store import Store
 
 Answer = Callable[[str], None]
 
@@ -330,8 +341,8 @@ def test_a_model_that_does_not_fit_is_refused_for_nothing(
     assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
 
 
-@pytest.mark.parametrize("kind", [StorageError, Unreachable])
-def test_without_a_database_or_cluster_it_is_tried_again(
+@pytest.mark.parametrize("kind", [StorageError, FilesUnusable, Unreachable])
+def test_without_a_database_files_or_cluster_it_is_tried_again(
     served: Served, meter: str, told: dict[str, Answer], kind: type[MeterError]
 ) -> None:
     def down(_: str) -> None:
@@ -484,6 +495,28 @@ def test_a_key_queues_a_model_once(served: Served, meter: str) -> None:
 
 
 @pytest.mark.usefixtures("told")
+def test_a_model_that_was_queued_by_a_commit_unheard_keeps_its_file(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Store.writing
+
+    @contextmanager
+    def unheard(self: Store, meter: str | None = None) -> Iterator[Books]:
+        with original(self, meter) as books:
+            yield books
+        raise StorageError("the books cannot be used: server closed the connection")
+
+    developer, key = served.client("developer"), {"Idempotency-Key": "one"}
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "writing", unheard)
+        assert hand_in(developer, meter, headers=key).status_code == 503
+    again = hand_in(developer, meter, headers=key)
+    assert again.status_code == 202, again.text
+    run_all(served)
+    assert show(developer, meter, again.json()["id"])["state"] == "done"
+
+
+@pytest.mark.usefixtures("told")
 def test_a_queued_model_repeats_the_answer_that_its_name_got_meanwhile(
     served: Served, meter: str
 ) -> None:
@@ -566,3 +599,89 @@ def test_a_refusal_does_not_keep_what_was_refused(
         assert known() is None
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def on_postgresql(tmp_path: Path, team_database: str) -> Iterator[tuple[Served, str, str]]:
+    """Give a site on PostgreSQL, where meters have locks of their own, with a model that is run."""
+    with serve(tmp_path / "site", database=team_database) as served:
+        meter = served.add_meter(small_spec(models=True))
+        begin(served, meter, tmp_path)
+        submission = hand_in(served.client("developer"), meter).json()["id"]
+        assert queue._begin(served.site, submission) is not None
+        yield served, meter, submission
+
+
+def reaching(served: Served, meter: str) -> Any:
+    """Return what a worker has measured when a model is about to run on hidden rows."""
+    space = served.site.space(meter)
+    with space.reading() as books:
+        test_set, validation = space.state(books).active(), books.validation.all(meter)[-1]
+    return SimpleNamespace(space=space, generation=test_set, validation=validation)
+
+
+@pytest.mark.parametrize("change", [queue._begin, queue._put_back])
+def test_a_run_on_hidden_rows_is_charged_whoever_writes_at_the_same_time(
+    on_postgresql: tuple[Served, str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[Site, str], object],
+) -> None:
+    """Another worker takes over, or the worker is stopped, just when the model reaches them."""
+    served, meter, submission = on_postgresql
+    on = reaching(served, meter)
+    worker = threading.Thread(target=queue._reach, args=(on, submission))
+    original = Submissions.change
+
+    def late(self: Submissions, ticket: Ticket) -> None:
+        if worker.ident is None:
+            worker.start()
+            worker.join(1)  # it waits for the lock, or writes before us
+        original(self, ticket)
+
+    monkeypatch.setattr(Submissions, "change", late)
+    change(served.site, submission)
+    worker.join()
+    with served.site.reading() as books:
+        ticket = books.submissions.get(submission)
+    assert ticket is not None
+    assert ticket.reached == (1, 1)
+    while ticket.attempts < queue.MOST_ATTEMPTS:  # workers that die
+        begun = queue._begin(served.site, submission)
+        assert begun is not None
+        ticket = begun
+    queue.work(SYSTEM, served.site, submission)
+    ended = show(served.client("developer"), meter, submission)
+    assert (ended["state"], ended["signal"]["answer"]) == ("done", "no-reading")
+    with served.site.reading() as books:
+        assert len(books.entries.all(meter, 1)) == 1
+
+
+@pytest.mark.usefixtures("labels")
+def test_a_model_that_is_given_up_reaches_no_hidden_rows(served: Served, meter: str) -> None:
+    """Its worker, taken for dead, would run it for free."""
+    submission = hand_in(served.client("developer"), meter).json()["id"]
+    for _ in range(queue.MOST_ATTEMPTS):
+        assert queue._begin(served.site, submission) is not None
+    queue.work(SYSTEM, served.site, submission)
+    with pytest.raises(MeterError, match="another worker has ended"):
+        queue._reach(reaching(served, meter), submission)
+
+
+@pytest.mark.usefixtures("labels")
+@pytest.mark.parametrize("kind", [StorageError, FilesUnusable])
+def test_no_database_or_files_at_the_last_try_do_not_make_a_run_free(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch, kind: type[MeterError]
+) -> None:
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    reach(served, submission, queue.MOST_ATTEMPTS)
+
+    def away(*_: object, **__: object) -> Signal:
+        raise kind("it is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queue, "answer", away)
+        with pytest.raises(kind):
+            queue.work(SYSTEM, served.site, submission)
+    queue.work(SYSTEM, served.site, submission)
+    assert show(developer, meter, submission)["signal"]["answer"] == "no-reading"

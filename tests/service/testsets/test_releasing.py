@@ -16,7 +16,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import ReleaseRequest
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView
-from easeml_meter.errors import Denied, NotFound, StorageError, WrongPhase
+from easeml_meter.errors import Denied, FilesUnusable, NotFound, StorageError, WrongPhase
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.jobs import runner
 from easeml_meter.service.submissions.queue import FAILED, MOST_ATTEMPTS, answering
@@ -26,6 +26,7 @@ from easeml_meter.service.testsets.releasing import (
     request_release,
     requested_release,
 )
+from easeml_meter.storage.files import FolderFiles
 
 LABELER = Actor.embedded(Role.LABELER)
 
@@ -172,6 +173,21 @@ def test_a_release_waits_for_the_database(
     found = standing(with_model)
     assert found is not None
     assert (found.problem, found.attempts) == (None, 1)
+
+
+def test_a_release_waits_for_its_files(with_model: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object store may be away for a second."""
+    waiting = asked(with_model)
+    with monkeypatch.context() as patched:
+        away = raising(FilesUnusable("s3://bucket/meters: timed out"))
+        patched.setattr(FolderFiles, "put", away)
+        with pytest.raises(FilesUnusable):
+            release_queued(SYSTEM, with_model.site, waiting.id, draw)
+    found = standing(with_model)
+    assert found is not None
+    assert (found.problem, found.attempts) == (None, 1)
+    release_queued(SYSTEM, with_model.site, waiting.id, draw)
+    assert phase(with_model) is Phase.RELEASED
 
 
 def test_what_became_wrong_while_it_waited_is_told_to_the_labelers(

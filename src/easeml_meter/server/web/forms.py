@@ -8,11 +8,18 @@ from typing import Any
 
 from fastapi import Response
 
-from easeml_meter.errors import Denied, MeterError, NotFound, StorageError, Unauthenticated
+from easeml_meter.errors import (
+    Denied,
+    FilesUnusable,
+    MeterError,
+    NotFound,
+    StorageError,
+    Unauthenticated,
+)
 from easeml_meter.server.errors import problem
 from easeml_meter.server.web.pages import Visit
 
-_PAGES = (Unauthenticated, Denied, NotFound, StorageError)
+_PAGES = (Unauthenticated, Denied, NotFound, StorageError, FilesUnusable)
 """Errors with a page of their own; all others are shown beside the form."""
 
 

@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from easeml_meter.core.model import stamp
-from easeml_meter.core.notifications import Delivery, DeliveryState, Message, Undelivered
+from easeml_meter.core.notifications import (
+    Delivery,
+    DeliveryState,
+    Message,
+    Undelivered,
+    Unsendable,
+)
 from easeml_meter.errors import VaultError
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.jobs import Later, Work
@@ -80,6 +86,9 @@ def deliver(actor: Actor, site: Site, identifier: str, send: Send) -> None:
     tried = replace(delivery, attempts=delivery.attempts + 1)
     try:
         send(_message(site, tried, secret))
+    except Unsendable as error:
+        _LOG.warning("delivery %s is given up: %s", tried.id, error)
+        tried = replace(tried, state=DeliveryState.GIVEN_UP)
     except (Undelivered, VaultError) as error:
         _LOG.warning("delivery %s, attempt %d: %s", tried.id, tried.attempts, error)
         tried = _after_failure(tried, site.clock())

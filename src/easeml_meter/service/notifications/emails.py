@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from email.message import EmailMessage
 
 from easeml_meter.core.model import LabelOrder, MeterRecord, TestSet, stamp
-from easeml_meter.core.notifications import Delivery, Message, Undelivered
+from easeml_meter.core.notifications import Delivery, Message, Undelivered, Unsendable
 from easeml_meter.core.people import Role
 from easeml_meter.errors import invalid
 from easeml_meter.service.submissions.waiting import open_order, orders_of
@@ -87,19 +87,28 @@ def send(message: Message, mail: MailServer) -> None:
     """Hand an e-mail to the mail server.
 
     Raises:
+        Unsendable: it cannot be made, since its address is none.
         Undelivered: the mail server did not take it.
     """
     try:
-        email = EmailMessage()
-        email["From"] = mail.sender
-        email["To"] = message.address
-        email["Subject"] = message.body["subject"]
-        email["Message-ID"] = f"<{message.id}@{mail.sender.rpartition('@')[2]}>"
-        email.set_content(message.body["text"])
+        email = _written(message, mail)
+    except Exception as error:  # the parser of addresses raises whatever it stumbles over
+        raise Unsendable(f"the e-mail cannot be made ({type(error).__name__})") from None
+    try:
         with _signed_in(mail) as server:
             server.send_message(email)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise Undelivered(f"the mail server did not take it ({type(error).__name__})") from None
+
+
+def _written(message: Message, mail: MailServer) -> EmailMessage:
+    email = EmailMessage()
+    email["From"] = mail.sender
+    email["To"] = message.address
+    email["Subject"] = message.body["subject"]
+    email["Message-ID"] = f"<{message.id}@{mail.sender.rpartition('@')[2]}>"
+    email.set_content(message.body["text"])
+    return email
 
 
 def reach(mail: MailServer) -> None:

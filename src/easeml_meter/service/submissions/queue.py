@@ -34,6 +34,7 @@ from easeml_meter.core.submissions import (
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     Denied,
+    FilesUnusable,
     MeterError,
     NotFound,
     Spent,
@@ -263,6 +264,10 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
             jobs.enqueue(books, _job(ticket))
             keys.add(keyed, (ticket.receipt, None))
             keys.enter(books)
+    except StorageError:
+        # It may be queued all the same, and a worker then needs its file. One that nobody needs
+        # only takes room.
+        raise
     except MeterError:
         space.files.remove(ticket.blob)
         raise
@@ -309,20 +314,17 @@ def work(actor: Actor, site: Site, identifier: str, usual: Conditions = USUAL) -
     Raises:
         Denied: the actor is not the server itself.
         StorageError: the database is away; it waits again.
+        FilesUnusable: its files are; it waits again.
     """
     ticket = _begin(site, identifier)
     if ticket is None:
         return
     space = site.space(ticket.meter)
-    tried = ticket.attempts > MOST_ATTEMPTS
-    if tried and not ticket.reached:  # it fails without hidden rows, so it tells nothing of them
-        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=FAILED))
-        return
     try:
         submitted = MODELS[ticket.kind].read(space.files.read(ticket.blob))
         conditions = replace(
             usual,
-            hopeless=tried,
+            hopeless=ticket.attempts > MOST_ATTEMPTS,
             reached=ticket.reached,
             reach=lambda on: _reach(on, identifier),
         )
@@ -330,34 +332,53 @@ def work(actor: Actor, site: Site, identifier: str, usual: Conditions = USUAL) -
         once, ask = "once" in ticket.options, ticket.options.get(ASKED, "")
         signal = answer(sender, space, submitted, ticket.model, conditions, once=once, ask=ask)
     except Exception as error:
-        if not tried and _to_be_tried_again(site, identifier, error):
+        if not _refused(space, ticket, error):
             _put_back(site, identifier)
             raise
-        problem = FAILED
-        if isinstance(error, MeterError):
-            problem = {"error": error.word, "message": str(error)}
-        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=problem))
     else:
-        answered = (signal.generation, signal.step)
-        _end(
-            site,
-            replace(ticket, state=SubmissionState.DONE, generation=answered[0], step=answered[1]),
-        )
+        with space.writing() as books:
+            found = books.submissions.get(identifier) or ticket
+            done = replace(found, state=SubmissionState.DONE)
+            done = replace(done, generation=signal.generation, step=signal.step)
+            books.submissions.change(replace(done, changed_at=space.now()))
+    space.files.remove(ticket.blob)
 
 
 def _begin(site: Site, identifier: str) -> Ticket | None:
-    with site.writing() as books:
+    """Return a submission that is begun now; None if it is over, or was begun too often."""
+    space = _space_of(site, identifier)
+    if space is None:
+        return None
+    with space.writing() as books:
         ticket = books.submissions.get(identifier)
         if ticket is None or ticket.receipt.final:
             return None
         begun = replace(ticket, state=SubmissionState.RUNNING, attempts=ticket.attempts + 1)
-        now = site.clock()
+        # It fails without hidden rows, so it tells nothing of them.
+        hopeless = begun.attempts > MOST_ATTEMPTS and begun.reached is None
+        if hopeless:
+            begun = replace(begun, state=SubmissionState.REFUSED, problem=FAILED)
+        now = space.clock()
         # Counted before anything is run: an attempt that kills the process counts, too.
         books.submissions.change(replace(begun, changed_at=stamp(now)))
         if not ticket.attempts:
             waited = (now - datetime.fromisoformat(ticket.created_at)).total_seconds()
             books.counts.add_wait(bisect_left(WAITS, waited), max(0.0, waited))
+    if hopeless:
+        space.files.remove(begun.blob)
+        return None
     return begun
+
+
+def _space_of(site: Site, identifier: str) -> Workspace | None:
+    """Return the meter of a submission, if there is one.
+
+    Whoever changes a submission holds its meter's lock and reads it again: the mark that it runs on
+    hidden rows is written under that lock, and must not be overwritten.
+    """
+    with site.reading() as books:
+        ticket = books.submissions.get(identifier)
+    return None if ticket is None else site.space(ticket.meter)
 
 
 def _reach(on: Measured, identifier: str) -> None:
@@ -365,9 +386,12 @@ def _reach(on: Measured, identifier: str) -> None:
 
     Raises:
         Spent: others have used up the answers since it was begun; no hidden row was touched.
+        MeterError: another worker, which took this one for dead, has ended it.
     """
     with on.space.writing() as books:
         ticket = books.submissions.get(identifier)
+        if ticket is not None and ticket.receipt.final:
+            raise MeterError("another worker has ended the submission: nothing is left to do")
         state = on.space.state(books)
         decisions = Decisions.read(books, state, on.generation, [], on.space.clock)
         ledger, histories = decisions.histories.ledger, decisions.histories
@@ -378,17 +402,30 @@ def _reach(on: Measured, identifier: str) -> None:
         books.submissions.change(replace(reaching, changed_at=on.space.now()))
 
 
-def _to_be_tried_again(site: Site, identifier: str, error: Exception) -> bool:
-    """Whether an error is no reason to refuse a submission.
+def _refused(space: Workspace, ticket: Ticket, error: Exception) -> bool:
+    """Refuse a submission that failed, unless it is to be tried again; return whether it is over.
 
     What went wrong after hidden rows were touched may depend on them, so it is not told: the model
     runs again until the tries are used up, and then the answer is "no reading".
     """
-    if isinstance(error, StorageError | Unreachable) or not isinstance(error, MeterError):
-        return True
-    with site.reading() as books:
-        ticket = books.submissions.get(identifier)
-    return ticket is not None and ticket.reached is not None and not isinstance(error, Spent)
+    again = ticket.attempts <= MOST_ATTEMPTS
+    # Without a database or files nothing was decided, however often it was tried.
+    if isinstance(error, StorageError | FilesUnusable):
+        return False
+    if again and (isinstance(error, Unreachable) or not isinstance(error, MeterError)):
+        return False
+    problem = FAILED
+    if isinstance(error, MeterError):
+        problem = {"error": error.word, "message": str(error)}
+    with space.writing() as books:
+        found = books.submissions.get(ticket.id)
+        if found is None or found.receipt.final:
+            return True
+        if again and found.reached is not None and not isinstance(error, Spent):
+            return False
+        refused = replace(found, state=SubmissionState.REFUSED, problem=problem)
+        books.submissions.change(replace(refused, changed_at=space.now()))
+    return True
 
 
 def _put_back(site: Site, identifier: str) -> None:
@@ -397,17 +434,14 @@ def _put_back(site: Site, identifier: str) -> None:
     One that reached hidden rows is shown as running all the time: how often its worker died there
     must not be seen.
     """
-    with site.writing() as books:
+    space = _space_of(site, identifier)
+    if space is None:
+        return
+    with space.writing() as books:
         ticket = books.submissions.get(identifier)
         if ticket is not None and ticket.reached is None:
-            queued = replace(ticket, state=SubmissionState.QUEUED, changed_at=site.now())
+            queued = replace(ticket, state=SubmissionState.QUEUED, changed_at=space.now())
             books.submissions.change(queued)
-
-
-def _end(site: Site, ticket: Ticket) -> None:
-    with site.writing() as books:
-        books.submissions.change(replace(ticket, changed_at=site.now()))
-    site.space(ticket.meter).files.remove(ticket.blob)
 
 
 @needs(Permission.SUBMIT)

@@ -14,7 +14,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import ReleaseRequest
 from easeml_meter.core.submissions import next_turn
 from easeml_meter.core.views import SessionView
-from easeml_meter.errors import MeterError, NotFound, StorageError
+from easeml_meter.errors import FilesUnusable, MeterError, NotFound, StorageError
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.jobs import Work
 from easeml_meter.service.place import Site, Workspace
@@ -113,6 +113,7 @@ def release_queued(actor: Actor, site: Site, identifier: str, draw: Draw) -> Non
     Raises:
         Denied: the actor is not the server itself.
         StorageError: the database is away; it waits again.
+        FilesUnusable: the files are; it waits again.
     """
     request = _begin(site, identifier)
     if request is None:
@@ -123,7 +124,7 @@ def release_queued(actor: Actor, site: Site, identifier: str, draw: Draw) -> Non
             raise _GivenUp
         sender = replace(actor, user=request.user)
         hand_out(space, choose(sender, space, request.generation), draw)
-    except StorageError:
+    except (StorageError, FilesUnusable):
         raise
     except _GivenUp:
         _end(site, request, FAILED)

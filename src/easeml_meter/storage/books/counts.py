@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.storage import schema
@@ -30,11 +31,11 @@ class Counts(Repository):
     def add_wait(self, bucket: int, seconds: float) -> None:
         """Count a submission that was begun, after it had waited."""
         table = schema.queue_waits
+        insert = (sqlite if self._connection.dialect == "sqlite" else postgresql).insert(table)
         more = {"submissions": table.c.submissions + 1, "seconds": table.c.seconds + seconds}
-        counted = table.update().where(table.c.bound == bucket).values(more)
-        if self._connection.execute(counted).rowcount == 0:
-            first = {"bound": bucket, "submissions": 1, "seconds": seconds}
-            self._connection.execute(table.insert(), first)
+        # In one statement: workers of other meters, whose lock is another, count at the same time.
+        counted = insert.on_conflict_do_update(index_elements=[table.c.bound], set_=more)
+        self._connection.execute(counted, {"bound": bucket, "submissions": 1, "seconds": seconds})
 
     def waits(self) -> dict[int, tuple[int, float]]:
         """Return for each bucket how many submissions were begun, and their seconds in all."""
