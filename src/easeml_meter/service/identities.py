@@ -58,9 +58,14 @@ def connect(actor: Actor, site: Site, person: Person) -> None:
     """Let a person sign in to the actor's own account from now on.
 
     Raises:
+        Unauthenticated: the session that began this has ended, or the account is disabled.
         MeterError: they have another account, or somebody else signs in to this one.
     """
     with site.writing() as books:
+        # Minutes may have passed at the provider. Whoever had a session that was revoked since, as
+        # with a stolen one, must not get a way in that no new password closes.
+        users.check_still_valid(books, actor.token, site.now())
+        _check_enabled(books.users.get(actor.user))
         known = books.users.known_as(person.issuer, person.subject)
         if known is not None and known.id != actor.user:
             raise MeterError("the provider's account belongs to another account here: ask an admin")

@@ -175,7 +175,7 @@ def log_in_by_token(
     if caller.token.limited or caller.user.name != name:
         raise Unauthenticated("the token is limited, or another user's: give your password")
     with site.writing() as books:
-        _check_still_valid(books, caller.token.id)
+        users.check_still_valid(books, caller.token.id, site.now())
         return issue(site, caller.user.id, purpose, days=days, kind="session", books=books)
 
 
@@ -199,20 +199,10 @@ def make_token(
     """
     with site.writing() as books:
         if actor.token:
-            _check_still_valid(books, actor.token)
+            users.check_still_valid(books, actor.token, site.now())
         return issue(
             site, actor.user, name, scopes=tuple(scopes), days=days, pace=pace, books=books
         )
-
-
-def _check_still_valid(books: Books, token: str) -> None:
-    """Look again, under the lock, at a token by which somebody was recognized.
-
-    What revokes all tokens of an account, such as a new password, leaves none to be made later.
-    """
-    found = books.tokens.find(token)
-    if found is None or found.revoked_at is not None:
-        raise Unauthenticated("the token was revoked: log in again")
 
 
 def issue(

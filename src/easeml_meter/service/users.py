@@ -212,6 +212,21 @@ def join(
     )
 
 
+def check_still_valid(books: Books, token: str, now: str) -> None:
+    """Look again, under the lock, at a token, by its id, by which somebody was recognized.
+
+    What revokes all tokens of an account, such as a new password, leaves nothing to come of them.
+
+    Raises:
+        Unauthenticated: it was revoked or has expired, or there is none.
+    """
+    found = books.tokens.find(token)
+    if found is None or found.revoked_at is not None:
+        raise Unauthenticated("the token was revoked: log in again")
+    if found.expires_at <= now:
+        raise Unauthenticated("the token has expired: log in again")
+
+
 def _check_current(site: Site, identifier: str, password: str, address: str) -> None:
     with site.reading() as books:
         name = books.users.get(identifier).name
