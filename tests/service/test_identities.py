@@ -161,6 +161,20 @@ def test_a_session_that_has_ended_connects_nobody(served: Served) -> None:
         assert books.users.known_as(ANN.issuer, ANN.subject) is None
 
 
+def test_an_admin_disconnects_an_account(served: Served) -> None:
+    user, site = served.users["stranger"], served.site
+    with pytest.raises(MeterError, match="'stranger': nobody signs in to it by a provider"):
+        identities.disconnect(SYSTEM, site, user.id)
+    identities.connect(signed_in(served, user), site, ANN)
+    _, secret = identities.sign_in(ANYONE, site, ANN, (), days=1, purpose="test")
+    identities.disconnect(SYSTEM, site, user.id)
+    with pytest.raises(Unauthenticated, match="revoked"):
+        recognize(ANYONE, site, secret)
+    _, secret = identities.sign_in(ANYONE, site, ANN, (), days=1, purpose="test")
+    assert recognize(ANYONE, site, secret).user.name == "ann"
+    identities.connect(signed_in(served, user), site, replace(ANN, subject="2"))
+
+
 def test_odd_names_and_addresses(served: Served) -> None:
     roles(served, replace(ANN, email="no address"))
     with served.site.reading() as books:

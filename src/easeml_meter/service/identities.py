@@ -76,6 +76,24 @@ def connect(actor: Actor, site: Site, person: Person) -> None:
         books.users.update(wanted)
 
 
+@needs(Permission.MANAGE)
+def disconnect(_actor: Actor, site: Site, user: str) -> None:
+    """Let nobody sign in to an account by the provider, until its owner connects it again.
+
+    It revokes the account's tokens: whoever was connected may have made some.
+
+    Raises:
+        NotFound: no account has this id.
+        MeterError: nobody is connected to it.
+    """
+    with site.writing() as books:
+        name = books.users.get(user).name
+        if books.users.identity(user).subject is None:
+            raise MeterError(f"user {name!r}: nobody signs in to it by a provider")
+        books.users.update(ProviderIdentity(user, None, None))
+        books.tokens.revoke(site.now(), user=user)
+
+
 def _check_enabled(user: User) -> None:
     if user.disabled:
         raise Unauthenticated("the account is disabled: ask an admin")
