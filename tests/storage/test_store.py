@@ -28,7 +28,7 @@ from easeml_meter.errors import StorageError
 from easeml_meter.storage import store as store_module
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.audit import broken_link
-from easeml_meter.storage.store import Store, alone, in_use
+from easeml_meter.storage.store import Store, alone, in_use, sqlite_url
 
 
 def test_rows_come_back_as_they_went_in(store: Store) -> None:
@@ -395,6 +395,23 @@ def test_only_one_holds_a_database_and_frees_it_in_the_end(tmp_path: Path) -> No
             pass
     with alone(url):
         pass
+
+
+ODD_FOLDERS = ["run?1", "run?2", "run", "a b", "a%20b", "feature%2Fx", "a%zz", "100%", "a@b:c#d&é"]
+
+
+def test_a_database_is_in_its_own_folder_whatever_that_is_called(tmp_path: Path) -> None:
+    """Names such as CI gives to workspaces: two of them shared one database, outside of both."""
+    folders = [*ODD_FOLDERS, os.fsdecode(b"caf\xe9")]
+    for name in folders:
+        path = tmp_path / name / "meter.db"
+        with alone(sqlite_url(path)):
+            Store.at(path).close()
+        assert path.is_file()
+        seen = Store.look(sqlite_url(path))
+        assert seen is not None
+        seen.close()
+    assert sorted(os.listdir(tmp_path)) == sorted(folders)
 
 
 def is_free(url: str) -> bool:

@@ -102,7 +102,7 @@ class Store:
     @classmethod
     def at(cls, path: Path) -> Store:
         """Open the SQLite database in a file."""
-        return cls.open(f"sqlite:///{path}")
+        return cls.open(sqlite_url(path))
 
     @classmethod
     def look(cls, url: str) -> Store | None:
@@ -185,6 +185,16 @@ class Store:
                     f"the database has version {str(found)[:32]!r}, newer than this program "
                     f"({schema.HEAD!r}): update easeml-meter"
                 ) from None
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the address of the SQLite database in a file, whatever its folders are called."""
+    name = str(path)
+    # A folder such as run?1 or feature%2Fx, as CI names them, must not become another one: some
+    # versions of SQLAlchemy take what follows a % for a character of an address.
+    if sa.make_url("sqlite:///%25").database == "%":
+        name = name.replace("%", "%25").replace("?", "%3F")
+    return f"sqlite:///{name}"
 
 
 @contextmanager
