@@ -397,6 +397,17 @@ def test_only_one_holds_a_database_and_frees_it_in_the_end(tmp_path: Path) -> No
         pass
 
 
+def test_a_database_is_held_under_all_of_its_names(tmp_path: Path) -> None:
+    """A second server that came through a symbolic link was let in."""
+    (tmp_path / "new").mkdir()
+    (tmp_path / "folder").symlink_to("new")
+    (tmp_path / "link.db").symlink_to("new/meter.db")  # also one that is made only now
+    names = [tmp_path / each for each in ("new/meter.db", "folder/meter.db", "link.db")]
+    for held in names:
+        with alone(sqlite_url(held)):
+            assert not any(is_free(sqlite_url(other)) for other in names)
+
+
 ODD_FOLDERS = ["run?1", "run?2", "run", "a b", "a%20b", "feature%2Fx", "a%zz", "100%", "a@b:c#d&é"]
 
 

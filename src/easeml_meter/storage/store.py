@@ -13,6 +13,7 @@ Contract, for every database behind it:
 from __future__ import annotations
 
 import fcntl
+import os
 import secrets
 import select
 import sqlite3
@@ -310,7 +311,8 @@ def _alone_on_sqlite(url: str) -> Iterator[None]:
     if not address.database:
         yield
         return
-    path = Path(f"{address.database}.lock")
+    # By its real name: a server that comes through a symbolic link uses the same database.
+    path = Path(f"{os.path.realpath(address.database)}.lock")
     # The database holds hashes of passwords, and the key beside it opens test sets.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("ab") as file:
