@@ -15,6 +15,7 @@ from easeml_meter.service import uploads
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.uploads import KEPT, Inbox
+from easeml_meter.storage.files import FolderFiles
 
 from .helpers import Clock
 
@@ -173,6 +174,37 @@ def test_what_a_killed_server_left_on_its_disk_is_swept(
         os.utime(path, (moment, moment))
     uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
     assert list(inbox.folder.iterdir()) == [fresh]
+
+
+def test_a_piece_of_an_upload_that_was_cancelled_meanwhile_is_not_kept(
+    inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lay there for ever, and counted for nobody."""
+    monkeypatch.setattr(uploads, "SPAN", 4)
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+        piece.write(b"123456")
+        assert inbox.pieces(found) == [(0, 4)]
+        uploads.cancel_upload(labeler, inbox, found.id)
+        piece.write(b"7890")
+    assert inbox.pieces(found) == []
+
+
+def test_pieces_without_an_upload_are_swept_when_they_are_old(
+    served: Served, inbox: Inbox, labeler: Actor, clock: Clock
+) -> None:
+    """A server that is killed while it removes an upload leaves some."""
+    kept = uploads.begin_upload(labeler, inbox, "set", 3)
+    files = inbox.space.files
+    assert isinstance(files, FolderFiles)
+    for name, age in ((kept.id, 2), ("a" * 32, 2), ("b" * 32, 0)):
+        files.put(f"uploads/{name}/0", b"123")
+        files.root.joinpath(f"uploads/{name}/.half").write_bytes(b"1")
+        moment = (clock.moment - age * KEPT).timestamp()
+        os.utime(files.root / "uploads" / name, (moment, moment))
+    uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
+    assert sorted(os.listdir(files.root / "uploads")) == sorted([kept.id, "b" * 32])
+    assert files.sizes(f"uploads/{kept.id}") == {"0": 3}
 
 
 def test_what_is_taken_in_is_what_was_checked(
