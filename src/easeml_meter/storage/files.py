@@ -178,11 +178,12 @@ class FolderFiles:
 
     def size(self, folder: str) -> int:
         """Return how many bytes the files in a folder have, without a look into folders in it."""
-        try:
-            with os.scandir(self._path(folder)) as found:
-                return sum(each.stat().st_size for each in found)
-        except FileNotFoundError:  # also a file that was removed while they were counted
-            return 0
+        total = 0
+        with suppress(FileNotFoundError), os.scandir(self._path(folder)) as found:
+            for each in found:
+                with suppress(FileNotFoundError):  # removed, or renamed when whole, meanwhile
+                    total += each.stat().st_size
+        return total
 
     def free(self) -> int:
         """Return how many bytes the disk has left."""
