@@ -327,8 +327,9 @@ def make_admin_token(actor: Actor, site: Site) -> tuple[str, str]:
         admin = users.change_user(actor, site, found.id, admin=True, disabled=False)
     with site.writing() as books:
         books.tokens.revoke(site.now(), user=admin.id, kind=INVITATION)
-    _, secret = issue(site, admin.id, "from meter serve", days=1)
-    _, invitation = issue(site, admin.id, "from meter serve", days=1, kind=INVITATION)
+        name = "from meter serve"
+        _, secret = issue(site, admin.id, name, days=1, books=books)
+        _, invitation = issue(site, admin.id, name, days=1, kind=INVITATION, books=books)
     return secret, invitation
 
 
