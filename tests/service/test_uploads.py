@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.server.helpers import Served, serve
 
+from easeml_meter.core.model import Upload
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound
+from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, TooLarge
 from easeml_meter.service import uploads
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.room import Room
 from easeml_meter.service.uploads import KEPT, Inbox
 from easeml_meter.storage.files import FolderFiles
 
@@ -174,6 +179,56 @@ def test_what_a_killed_server_left_on_its_disk_is_swept(
         os.utime(path, (moment, moment))
     uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
     assert list(inbox.folder.iterdir()) == [fresh]
+
+
+def with_room(inbox: Inbox, bytes_free: int, monkeypatch: pytest.MonkeyPatch) -> Inbox:
+    """Return an inbox on a disk with so many bytes free, one of which stays so."""
+    monkeypatch.setattr(FolderFiles, "free", lambda _: bytes_free)
+    return replace(inbox, space=replace(inbox.space, room=Room(free=1)))
+
+
+@pytest.mark.parametrize(("bytes_free", "looked_at"), [(1000, 0), (24, 1), (16, 2)])
+def test_pieces_are_counted_outside_of_the_lock_and_only_if_room_is_scarce(
+    inbox: Inbox,
+    labeler: Actor,
+    monkeypatch: pytest.MonkeyPatch,
+    bytes_free: int,
+    looked_at: int,
+) -> None:
+    """Everybody waited while all pieces of everybody were counted."""
+    for size in (9, 10):
+        found = uploads.begin_upload(labeler, inbox, "set", size)
+        with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+            piece.write(b"x" * (size - 2))
+    looked, pieces = [], Inbox.pieces
+
+    def watched(self: Inbox, upload: Upload) -> list[tuple[int, int]]:
+        database = self.space.store.address.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(database, timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")  # an error, if anybody holds the lock
+        looked.append(upload.size)
+        return pieces(self, upload)
+
+    monkeypatch.setattr(Inbox, "pieces", watched)
+    uploads.begin_upload(labeler, with_room(inbox, bytes_free, monkeypatch), "set", 10)
+    assert looked == [10, 9][:looked_at]
+
+
+def test_room_that_is_promised_to_others_is_not_given_again(
+    inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploads.begin_upload(labeler, inbox, "set", 10)
+    found = uploads.begin_upload(labeler, inbox, "set", 8)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+        piece.write(b"12345")
+    scarce = with_room(inbox, 20, monkeypatch)
+    with pytest.raises(TooLarge, match="nearly full"):
+        uploads.begin_upload(labeler, scarce, "set", 7)
+    monkeypatch.setattr(uploads, "_MOST_COUNTED", 1)
+    with pytest.raises(TooLarge, match="nearly full"):
+        uploads.begin_upload(labeler, scarce, "set", 6)
+    monkeypatch.setattr(uploads, "_MOST_COUNTED", 2)
+    uploads.begin_upload(labeler, scarce, "set", 6)
 
 
 def test_a_piece_of_an_upload_that_was_cancelled_meanwhile_is_not_kept(

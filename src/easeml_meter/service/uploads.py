@@ -38,6 +38,8 @@ SPAN = 64 << 20
 _UPLOADS = "uploads"
 """The folder of a meter with a folder of pieces for each upload."""
 _MOST_SPANS = 1000
+_MOST_COUNTED = 100
+"""Unfinished uploads whose pieces are looked at to see whether one more fits."""
 _WAIT = 60
 """Seconds after which a client tries again when too many uploads are unfinished."""
 
@@ -125,15 +127,39 @@ def begin_upload(actor: Actor, inbox: Inbox, name: str, size: int) -> Upload:
     if not 1 <= size <= LARGEST:
         raise invalid("size", size, f"a number of bytes from 1 to {LARGEST}")
     space = inbox.space
+    # Before the lock: there may be many pieces to look at, and everybody else would wait.
+    arrived = _arrived(inbox, size)
     with space.writing() as books:
-        _check_room(actor, inbox, books.uploads.all(), size)
+        _check_room(actor, inbox, books.uploads.all(), arrived, size)
         meter = books.meters.get(space.meter).id
         upload = Upload(secrets.token_hex(16), meter, actor.user, name, size, space.now())
         books.uploads.add(upload)
     return upload
 
 
-def _check_room(actor: Actor, inbox: Inbox, unfinished: list[Upload], size: int) -> None:
+def _arrived(inbox: Inbox, size: int) -> dict[str, int]:
+    """Return how much is here of the largest uploads, if it decides whether `size` bytes fit.
+
+    What is not counted is taken to be still to come.
+    """
+    room, free = inbox.space.room, inbox.space.files.free()
+    if room is None:
+        return {}
+    with inbox.space.reading() as books:
+        unfinished = books.uploads.all()
+    coming = size + sum(each.size for each in unfinished)
+    found: dict[str, int] = {}
+    for each in sorted(unfinished, key=lambda each: each.size, reverse=True)[:_MOST_COUNTED]:
+        if room.leaves_enough(free, coming):
+            break
+        found[each.id] = inbox.at(each.meter).arrived(each)
+        coming -= found[each.id]
+    return found
+
+
+def _check_room(
+    actor: Actor, inbox: Inbox, unfinished: list[Upload], arrived: dict[str, int], size: int
+) -> None:
     room = inbox.space.room
     if room is None:
         return
@@ -143,10 +169,8 @@ def _check_room(actor: Actor, inbox: Inbox, unfinished: list[Upload], size: int)
     if room.per_user and sum(each.size for each in own) + size > room.per_user:
         line = f"size: {size:,} bytes given, your uploads may take {room.per_user:,} in all"
         raise TooLarge(f"{line}: finish or cancel another one")
-    free = inbox.space.files.free()
-    if free is not None:
-        coming = sum(each.size - inbox.at(each.meter).arrived(each) for each in unfinished)
-        room.check_free(free, coming + size)
+    coming = sum(each.size - arrived.get(each.id, 0) for each in unfinished)
+    room.check_free(inbox.space.files.free(), coming + size)
 
 
 @needs(Permission.ADD_TEST_SET)
