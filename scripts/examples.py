@@ -27,6 +27,7 @@ from tests.server.driving import parquet, sealed  # noqa: E402
 from tests.server.helpers import PASSWORD, Served, serve  # noqa: E402
 from tests.service.helpers import Clock, condition_spec, rows, small_spec, with_errors  # noqa: E402
 
+from easeml_meter.core.people import ProviderIdentity  # noqa: E402
 from easeml_meter.server.api.document import operations  # noqa: E402
 from easeml_meter.spec import MeterSpec  # noqa: E402
 from easeml_meter.tables.choosing import NO_LABEL  # noqa: E402
@@ -150,6 +151,9 @@ def _people(told: Recorder) -> None:
     told.do("show_user", "admin", path={"user": ann["id"]})
     told.do("change_user", "admin", path={"user": ann["id"]}, json={"email": "ann@example.com"})
     told.do("invite_user", "admin", path={"user": ann["id"]})
+    with served.site.writing() as books:
+        books.users.update(ProviderIdentity(ann["id"], "https://login.example.org", "ann"))
+    told.do("remove_identity", "admin", path={"user": ann["id"]})
     made = told.do("create_meter", "admin", json={"name": METER, "settings": SPEC.to_mapping()})
     told.do("list_meters", "admin")
     told.do("show_meter", "admin", path={"meter": METER})

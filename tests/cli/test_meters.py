@@ -30,6 +30,15 @@ def test_a_second_meter_in_the_same_folder(desk: Workbench) -> None:
     assert "already holds a meter" in desk.refused(2, "init", "--spec", "spec.toml")
 
 
+def test_folders_with_odd_names_share_nothing(desk: Workbench) -> None:
+    """The second one was refused: it "already holds a meter", which was that of the first."""
+    for name in ("run?1", "run?2", "a b", "a%20b", "feature%2Fx"):
+        made = desk.run("init", "--spec", "spec.toml", "--yes", "-C", f"ws/{name}")
+        assert (made.code, made.err) == (0, "")
+        assert desk.run("key", "rotate", "-C", f"ws/{name}").code == 0
+    assert len(list((desk.folder / "ws").iterdir())) == 5
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

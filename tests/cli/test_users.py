@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.cli.office import Admins
 from tests.service.helpers import actor_of
 
-from easeml_meter.service import tokens
+from easeml_meter.core.people import Person
+from easeml_meter.service import identities, tokens
 from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.invitations import redeem
 from easeml_meter.service.users import check_password
@@ -50,6 +53,26 @@ def test_whoever_opens_the_link_chooses_the_password(office: Admins) -> None:
     redeem(ANYONE, site, secret, PASSWORD, days=1, purpose="browser")
     assert check_password(site, name, PASSWORD).name == name
     assert "no account has that name" in office.refused(2, "user", "invite", "nobody")
+
+
+def test_an_account_is_disconnected_from_the_provider(office: Admins) -> None:
+    site, name = office.site.served.site, office.user("developer")
+    user = office.site.served.users[name].id
+    person = Person("https://login.example.org", "1", "x", None, frozenset())
+
+    def connect() -> None:
+        token, _ = tokens.issue(site, user, "browser", days=1, kind="session")
+        identities.connect(replace(actor_of(user), token=token.id), site, person)
+
+    connect()
+    told = office.acting("admin").ok("user", "disconnect", name)
+    assert told == f"account {name} is disconnected, its tokens are revoked\n"
+    office.acting("developer").refused(5, "meters")
+    connect()
+    office.acting("admin")
+    assert office.json("user", "disconnect", name) == {"id": user, "disconnected": True}
+    refused = office.refused(1, "user", "disconnect", name)
+    assert f"user '{name}': nobody signs in to it by a provider" in refused
 
 
 def test_accounts_that_cannot_be_disabled(office: Admins) -> None:

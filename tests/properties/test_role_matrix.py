@@ -104,6 +104,7 @@ SITE: dict[str, Rule] = {
     "GET /users/{user}": Rule("A"),
     "PATCH /users/{user}": Rule("A", json={"email": "x@example.org"}),
     "POST /users/{user}/invitations": Rule("A"),
+    "DELETE /users/{user}/identity": Rule("A"),
     "GET /tokens": Rule("DLRA"),
     "POST /tokens": Rule("DLRA", json={"name": "t"}),
     "DELETE /tokens/{token}": Rule("DLRA"),

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.server.settings import Settings, read_settings
+from easeml_meter.storage.store import Store, alone
 
 
 def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
@@ -150,6 +151,15 @@ def test_secrets_are_not_shown() -> None:
     settings = Settings(database="postgresql://me:geheim@db/x", smtp_password="geheim")  # noqa: S106
     assert "geheim" not in repr(settings)
     assert "geheim" in settings.database_url
+
+
+def test_a_server_keeps_its_books_in_its_folder_whatever_that_is_called(tmp_path: Path) -> None:
+    for name in ("run?1", "a%20b"):
+        folder = tmp_path / name
+        settings = read_settings(None, {}, {"folder": folder})
+        with alone(settings.database_url):
+            Store.open(settings.database_url).close()
+        assert (folder / "meter.db").is_file()
 
 
 def _literally(text: str) -> str:

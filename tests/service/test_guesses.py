@@ -9,17 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from easeml_meter.core.model import stamp
+from easeml_meter.core.people import Credentials, Wrong
 from easeml_meter.errors import TooMany
 from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.guesses import (
     FAILURES,
+    FAILURES_ANYWHERE,
     KEPT,
     LOCK,
     LONGEST_LOCK,
     begin_guess,
     count_sign_in,
+    counted_everywhere,
     forget_guesses,
     key_of,
+    locked_everywhere,
     locked_for,
 )
 from easeml_meter.service.place import Site
@@ -48,6 +53,24 @@ def test_too_many_wrong_ones_lock_for_twice_as_long_each_time(books: Books) -> N
         now += times * LOCK
         assert begin_guess(books, ANN, now)
     assert locked_for(10**6, FAILURES) == LONGEST_LOCK
+
+
+def test_a_server_whose_clock_was_ahead_locks_nobody_out_for_as_long(books: Books) -> None:
+    ahead = NOW + timedelta(hours=36)
+    for _ in range(FAILURES):
+        begin_guess(books, ANN, ahead)
+    assert begin_guess(books, ANN, NOW)
+    assert not begin_guess(books, ANN, NOW)  # and what was counted still counts
+    secret = Credentials("ann", "hash", FAILURES_ANYWHERE)
+    for moment, locked in ((ahead, False), (NOW, True), (NOW + LOCK / 2, True)):
+        counted = counted_everywhere(secret, moment, right=False)
+        assert locked_everywhere(counted, NOW) is locked
+
+
+def test_the_longest_lock_holds_where_clocks_differ_a_little(books: Books) -> None:
+    made = NOW + timedelta(seconds=2)
+    books.guesses.put(Wrong(ANN, 100, stamp(made + LONGEST_LOCK)))
+    assert not begin_guess(books, ANN, NOW)
 
 
 def test_a_right_one_begins_the_count_again(books: Books) -> None:

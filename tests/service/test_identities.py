@@ -11,13 +11,13 @@ import pytest
 from tests.server.helpers import Served, serve
 from tests.service.helpers import actor_of, small_spec
 
-from easeml_meter.core.people import GroupSeat, Person, Role
+from easeml_meter.core.people import GroupSeat, Person, Role, User
 from easeml_meter.errors import InvalidInput, MeterError, Unauthenticated
 from easeml_meter.service import identities, users
-from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service.actor import ANYONE, SYSTEM, Actor
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.seats import add_seat
-from easeml_meter.service.tokens import recognize
+from easeml_meter.service.tokens import issue, recognize
 
 ANN = Person("https://login.example.org", "1", "ann", "ann@example.org", frozenset())
 RULES = tuple(
@@ -126,16 +126,53 @@ def test_the_last_admin_stays_one(served: Served) -> None:
     assert roles(served, ANN) == ["admin"]
 
 
+def signed_in(served: Served, user: User, days: float = 1) -> Actor:
+    """Return a user as an actor with a session."""
+    token, _ = issue(served.site, user.id, "test", days=days, kind="session")
+    return replace(actor_of(user.id), token=token.id)
+
+
 def test_an_account_is_connected_once(served: Served) -> None:
-    admin, other = served.users["admin"], served.users["stranger"]
-    identities.connect(actor_of(admin.id), served.site, ANN)
-    identities.connect(actor_of(admin.id), served.site, ANN)
+    admin, other = (signed_in(served, served.users[name]) for name in ("admin", "stranger"))
+    identities.connect(admin, served.site, ANN)
+    identities.connect(admin, served.site, ANN)
     with pytest.raises(MeterError, match="belongs to another account here"):
-        identities.connect(actor_of(other.id), served.site, ANN)
+        identities.connect(other, served.site, ANN)
     with pytest.raises(MeterError, match="another one at the provider"):
-        identities.connect(actor_of(admin.id), served.site, replace(ANN, subject="2"))
+        identities.connect(admin, served.site, replace(ANN, subject="2"))
     _, secret = identities.sign_in(ANYONE, served.site, ANN, (), days=1, purpose="test")
-    assert recognize(ANYONE, served.site, secret).user == admin
+    assert recognize(ANYONE, served.site, secret).user == served.users["admin"]
+
+
+def test_a_session_that_has_ended_connects_nobody(served: Served) -> None:
+    """It did: a thief of a session kept a way in that no new password closed."""
+    user, site = served.users["stranger"], served.site
+    stolen = signed_in(served, user)
+    users.reset_password(SYSTEM, site, user.id)
+    for actor in (stolen, actor_of(user.id)):
+        with pytest.raises(Unauthenticated, match="revoked"):
+            identities.connect(actor, site, ANN)
+    with pytest.raises(Unauthenticated, match="expired"):
+        identities.connect(signed_in(served, user, days=1e-9), site, ANN)
+    users.change_user(SYSTEM, site, user.id, disabled=True)
+    with pytest.raises(Unauthenticated, match="disabled"):
+        identities.connect(signed_in(served, user), site, ANN)
+    with site.reading() as books:
+        assert books.users.known_as(ANN.issuer, ANN.subject) is None
+
+
+def test_an_admin_disconnects_an_account(served: Served) -> None:
+    user, site = served.users["stranger"], served.site
+    with pytest.raises(MeterError, match="'stranger': nobody signs in to it by a provider"):
+        identities.disconnect(SYSTEM, site, user.id)
+    identities.connect(signed_in(served, user), site, ANN)
+    _, secret = identities.sign_in(ANYONE, site, ANN, (), days=1, purpose="test")
+    identities.disconnect(SYSTEM, site, user.id)
+    with pytest.raises(Unauthenticated, match="revoked"):
+        recognize(ANYONE, site, secret)
+    _, secret = identities.sign_in(ANYONE, site, ANN, (), days=1, purpose="test")
+    assert recognize(ANYONE, site, secret).user.name == "ann"
+    identities.connect(signed_in(served, user), site, replace(ANN, subject="2"))
 
 
 def test_odd_names_and_addresses(served: Served) -> None:

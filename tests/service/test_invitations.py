@@ -61,6 +61,37 @@ def test_a_second_one_ends_the_first(site: Site, anna: User) -> None:
     redeem(site, second, PASSWORD)
 
 
+@pytest.mark.parametrize("by_server", [False, True])
+def test_of_two_made_at_once_one_is_good(
+    site: Site, monkeypatch: pytest.MonkeyPatch, by_server: bool
+) -> None:
+    """Both were, if the second was made after the first had ended those before it."""
+    admin = add_user(SYSTEM, site, tokens.FIRST_ADMIN, admin=True)
+    issue = tokens.issue
+    others: list[threading.Thread] = []
+
+    def make() -> None:
+        if by_server:
+            tokens.make_admin_token(SYSTEM, site)
+        else:
+            invite(SYSTEM, site, admin.id)
+
+    def slow(*given: Any, **options: Any) -> Any:
+        if not others:
+            others.append(threading.Thread(target=make))
+            others[0].start()
+            others[0].join(0.5)  # it waits for this one, or is through by now
+        return issue(*given, **options)
+
+    monkeypatch.setattr(tokens, "issue", slow)
+    make()
+    others[0].join()
+    with site.reading() as books:
+        made = [each for each in books.tokens.of(admin.id) if each.kind == tokens.INVITATION]
+    assert [each.revoked_at is None for each in made].count(True) == 1
+    assert len(made) == 2
+
+
 def test_it_expires(site: Site, anna: User) -> None:
     secret = invite(SYSTEM, site, anna.id)
     assert isinstance(site.clock, Clock)

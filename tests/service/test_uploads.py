@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.server.helpers import Served, serve
 
+from easeml_meter.core.model import Upload
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound
+from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, TooLarge
 from easeml_meter.service import uploads
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.room import Room
 from easeml_meter.service.uploads import KEPT, Inbox
+from easeml_meter.storage.files import FolderFiles
 
 from .helpers import Clock
 
@@ -173,6 +179,87 @@ def test_what_a_killed_server_left_on_its_disk_is_swept(
         os.utime(path, (moment, moment))
     uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
     assert list(inbox.folder.iterdir()) == [fresh]
+
+
+def with_room(inbox: Inbox, bytes_free: int, monkeypatch: pytest.MonkeyPatch) -> Inbox:
+    """Return an inbox on a disk with so many bytes free, one of which stays so."""
+    monkeypatch.setattr(FolderFiles, "free", lambda _: bytes_free)
+    return replace(inbox, space=replace(inbox.space, room=Room(free=1)))
+
+
+@pytest.mark.parametrize(("bytes_free", "looked_at"), [(1000, 0), (24, 1), (16, 2)])
+def test_pieces_are_counted_outside_of_the_lock_and_only_if_room_is_scarce(
+    inbox: Inbox,
+    labeler: Actor,
+    monkeypatch: pytest.MonkeyPatch,
+    bytes_free: int,
+    looked_at: int,
+) -> None:
+    """Everybody waited while all pieces of everybody were counted."""
+    for size in (9, 10):
+        found = uploads.begin_upload(labeler, inbox, "set", size)
+        with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+            piece.write(b"x" * (size - 2))
+    looked, pieces = [], Inbox.pieces
+
+    def watched(self: Inbox, upload: Upload) -> list[tuple[int, int]]:
+        database = self.space.store.address.removeprefix("sqlite:///")
+        with closing(sqlite3.connect(database, timeout=0)) as other:
+            other.execute("BEGIN IMMEDIATE")  # an error, if anybody holds the lock
+        looked.append(upload.size)
+        return pieces(self, upload)
+
+    monkeypatch.setattr(Inbox, "pieces", watched)
+    uploads.begin_upload(labeler, with_room(inbox, bytes_free, monkeypatch), "set", 10)
+    assert looked == [10, 9][:looked_at]
+
+
+def test_room_that_is_promised_to_others_is_not_given_again(
+    inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploads.begin_upload(labeler, inbox, "set", 10)
+    found = uploads.begin_upload(labeler, inbox, "set", 8)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+        piece.write(b"12345")
+    scarce = with_room(inbox, 20, monkeypatch)
+    with pytest.raises(TooLarge, match="nearly full"):
+        uploads.begin_upload(labeler, scarce, "set", 7)
+    monkeypatch.setattr(uploads, "_MOST_COUNTED", 1)
+    with pytest.raises(TooLarge, match="nearly full"):
+        uploads.begin_upload(labeler, scarce, "set", 6)
+    monkeypatch.setattr(uploads, "_MOST_COUNTED", 2)
+    uploads.begin_upload(labeler, scarce, "set", 6)
+
+
+def test_a_piece_of_an_upload_that_was_cancelled_meanwhile_is_not_kept(
+    inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It lay there for ever, and counted for nobody."""
+    monkeypatch.setattr(uploads, "SPAN", 4)
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+        piece.write(b"123456")
+        assert inbox.pieces(found) == [(0, 4)]
+        uploads.cancel_upload(labeler, inbox, found.id)
+        piece.write(b"7890")
+    assert inbox.pieces(found) == []
+
+
+def test_pieces_without_an_upload_are_swept_when_they_are_old(
+    served: Served, inbox: Inbox, labeler: Actor, clock: Clock
+) -> None:
+    """A server that is killed while it removes an upload leaves some."""
+    kept = uploads.begin_upload(labeler, inbox, "set", 3)
+    files = inbox.space.files
+    assert isinstance(files, FolderFiles)
+    for name, age in ((kept.id, 2), ("a" * 32, 2), ("b" * 32, 0)):
+        files.put(f"uploads/{name}/0", b"123")
+        files.root.joinpath(f"uploads/{name}/.half").write_bytes(b"1")
+        moment = (clock.moment - age * KEPT).timestamp()
+        os.utime(files.root / "uploads" / name, (moment, moment))
+    uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
+    assert sorted(os.listdir(files.root / "uploads")) == sorted([kept.id, "b" * 32])
+    assert files.sizes(f"uploads/{kept.id}") == {"0": 3}
 
 
 def test_what_is_taken_in_is_what_was_checked(

@@ -6,7 +6,9 @@ import errno
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,41 @@ def test_folders_in_folders(files: Files) -> None:
     assert files.read("meters/m/testsets/x") == b"1"
     assert inner.under("testsets").names("") == ["x"]
     assert files.under("meters/n").names("testsets") == []
+
+
+def test_a_file_that_goes_while_they_are_counted_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole folder then had 0 bytes, whatever a meter may take of the disk."""
+    files, scan = FolderFiles(tmp_path), os.scandir
+    for name in ("a", "b", "c"):
+        files.put(f"predictions/{name}", b"123")
+
+    @contextmanager
+    def renamed_meanwhile(path: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with scan(path) as found:
+            entries = list(found)
+        (path / "b").unlink()
+        yield entries
+
+    monkeypatch.setattr(os, "scandir", renamed_meanwhile)
+    assert files.size("predictions") == 6
+
+
+def test_folders_are_listed_and_removed_with_all_that_is_in_them(files: Files) -> None:
+    later = time.time() + 3600
+    assert files.folders("uploads", later) == []
+    files.remove_folder("uploads/nothing")
+    for name in ("uploads/b/0", "uploads/a/0", "uploads/a/1", "uploads/file", "other/c/0"):
+        files.put(name, b"1")
+    assert files.folders("uploads", later) == ["a", "b"]
+    if isinstance(files, FolderFiles):
+        assert files.folders("uploads", later - 7200) == []
+        (files.root / "uploads" / "a" / ".half").write_bytes(b"1")
+    files.remove_folder("uploads/a")
+    assert files.folders("uploads", later) == ["b"]
+    assert files.names("uploads/b") == files.names("other/c") == ["0"]
+    assert files.exists("uploads/file")
 
 
 def test_a_journal_keeps_every_line(files: Files, place: str) -> None:

@@ -29,7 +29,7 @@ from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.storage import store as store_module
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.audit import broken_link
-from easeml_meter.storage.store import Store, alone, in_use
+from easeml_meter.storage.store import Store, alone, in_use, sqlite_url
 
 
 def test_rows_come_back_as_they_went_in(store: Store) -> None:
@@ -396,6 +396,34 @@ def test_only_one_holds_a_database_and_frees_it_in_the_end(tmp_path: Path) -> No
             pass
     with alone(url):
         pass
+
+
+def test_a_database_is_held_under_all_of_its_names(tmp_path: Path) -> None:
+    """A second server that came through a symbolic link was let in."""
+    (tmp_path / "new").mkdir()
+    (tmp_path / "folder").symlink_to("new")
+    (tmp_path / "link.db").symlink_to("new/meter.db")  # also one that is made only now
+    names = [tmp_path / each for each in ("new/meter.db", "folder/meter.db", "link.db")]
+    for held in names:
+        with alone(sqlite_url(held)):
+            assert not any(is_free(sqlite_url(other)) for other in names)
+
+
+ODD_FOLDERS = ["run?1", "run?2", "run", "a b", "a%20b", "feature%2Fx", "a%zz", "100%", "a@b:c#d&é"]
+
+
+def test_a_database_is_in_its_own_folder_whatever_that_is_called(tmp_path: Path) -> None:
+    """Names such as CI gives to workspaces: two of them shared one database, outside of both."""
+    folders = [*ODD_FOLDERS, os.fsdecode(b"caf\xe9")]
+    for name in folders:
+        path = tmp_path / name / "meter.db"
+        with alone(sqlite_url(path)):
+            Store.at(path).close()
+        assert path.is_file()
+        seen = Store.look(sqlite_url(path))
+        assert seen is not None
+        seen.close()
+    assert sorted(os.listdir(tmp_path)) == sorted(folders)
 
 
 def is_free(url: str) -> bool:

@@ -145,7 +145,7 @@ def restore(
     from easeml_meter.service.restore import check_backup
     from easeml_meter.service.restore import restore as bring_back
     from easeml_meter.spec import MeterSpec
-    from easeml_meter.storage.store import alone
+    from easeml_meter.storage.store import alone, sqlite_url
     from easeml_meter.vault.keys import Identity
 
     if check and identifier is not None:
@@ -157,7 +157,7 @@ def restore(
     with Backup.open(source, name) as found:
         if found.contents.single:
             home = Home(folder or Path())
-            database, key, opened = f"sqlite:///{home.database}", home.key, opened_home(home)
+            database, key, opened = sqlite_url(home.database), home.key, opened_home(home)
         else:
             settings = server_settings(folder, settings_file, flags)
             write_privately()

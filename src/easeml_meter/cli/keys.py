@@ -58,12 +58,12 @@ def rotate(
     """
     from easeml_meter.service.backup import Place
     from easeml_meter.service.keys import rotate_key
-    from easeml_meter.storage.store import alone
+    from easeml_meter.storage.store import alone, sqlite_url
 
     folder = typed_folder(folder)
     home = embedded_meter(folder or Path())
     if home is not None:
-        with alone(f"sqlite:///{home.database}"), opened_home(home) as place:
+        with alone(sqlite_url(home.database)), opened_home(home) as place:
             done = rotate_key(SYSTEM, place, home.key)
     else:
         settings = used_server(folder, settings_file, flags)

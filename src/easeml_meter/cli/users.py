@@ -92,6 +92,22 @@ def enable(place: MeterPlace, name: str, as_json: bool) -> None:
     echo_either(as_json, changed, f"account {changed['name']} can sign in again")
 
 
+@user.command()
+@click.argument("name")
+@server_options
+@json_option
+def disconnect(place: MeterPlace, name: str, as_json: bool) -> None:
+    """Let nobody sign in to the account NAME by the provider, and revoke its tokens.
+
+    Its owner signs in with the password, and can connect it again; invite them if it has none.
+    """
+    with connected(place) as connection:
+        identifier = user_id_of(connection, name)
+        connection.call("DELETE", f"/users/{identifier}/identity")
+    line = f"account {name} is disconnected, its tokens are revoked"
+    echo_either(as_json, {"id": identifier, "disconnected": True}, line)
+
+
 def _set_disabled(place: MeterPlace, name: str, disabled: bool) -> Any:
     with connected(place) as connection:
         path = f"/users/{user_id_of(connection, name)}"

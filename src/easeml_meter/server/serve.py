@@ -214,7 +214,8 @@ def _listen(settings: Settings, connections: Connections) -> Listener:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return Listener(listening, connections)
     except OSError as error:
-        reason = error.strerror or error
+        # What Python adds to the reason names the place once more.
+        reason = str(error.strerror or error).partition(" (while")[0]
         raise MeterError(
             f"{settings.host}:{settings.port}: cannot listen there ({reason}): choose another "
             "--host or --port"

@@ -239,7 +239,12 @@ class Settings(BaseSettings):
     @property
     def database_url(self) -> str:
         """The address of the database in use."""
-        return self.database or f"sqlite:///{self.folder / 'meter.db'}"
+        if self.database:
+            return self.database
+        # Here, as commands that only read settings need not wait for SQLAlchemy to load.
+        from easeml_meter.storage.store import sqlite_url
+
+        return sqlite_url(self.folder / "meter.db")
 
     @property
     def files_place(self) -> str:
@@ -341,7 +346,7 @@ def read_settings(
         folder=found.folder,
         key=found.key_file,
         files=_on_disk(found.files_place),
-        database=_on_disk(found.database_url),
+        database=_on_disk(found.database) if found.database else None,
         tls_key=found.tls_key,
         **{f"{name}_file": getattr(found, f"{name}_file") for name in _SECRETS},
     )

@@ -58,9 +58,14 @@ def connect(actor: Actor, site: Site, person: Person) -> None:
     """Let a person sign in to the actor's own account from now on.
 
     Raises:
+        Unauthenticated: the session that began this has ended, or the account is disabled.
         MeterError: they have another account, or somebody else signs in to this one.
     """
     with site.writing() as books:
+        # Minutes may have passed at the provider. Whoever had a session that was revoked since, as
+        # with a stolen one, must not get a way in that no new password closes.
+        users.check_still_valid(books, actor.token, site.now())
+        _check_enabled(books.users.get(actor.user))
         known = books.users.known_as(person.issuer, person.subject)
         if known is not None and known.id != actor.user:
             raise MeterError("the provider's account belongs to another account here: ask an admin")
@@ -69,6 +74,24 @@ def connect(actor: Actor, site: Site, person: Person) -> None:
         if before.subject is not None and before != wanted:
             raise MeterError("this account belongs to another one at the provider: ask an admin")
         books.users.update(wanted)
+
+
+@needs(Permission.MANAGE)
+def disconnect(_actor: Actor, site: Site, user: str) -> None:
+    """Let nobody sign in to an account by the provider, until its owner connects it again.
+
+    It revokes the account's tokens: whoever was connected may have made some.
+
+    Raises:
+        NotFound: no account has this id.
+        MeterError: nobody is connected to it.
+    """
+    with site.writing() as books:
+        name = books.users.get(user).name
+        if books.users.identity(user).subject is None:
+            raise MeterError(f"user {name!r}: nobody signs in to it by a provider")
+        books.users.update(ProviderIdentity(user, None, None))
+        books.tokens.revoke(site.now(), user=user)
 
 
 def _check_enabled(user: User) -> None:

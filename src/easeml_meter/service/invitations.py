@@ -23,8 +23,10 @@ def invite(_actor: Actor, site: Site, user: str) -> str:
     """
     with site.writing() as books:
         books.users.get(user)
+        # In one transaction: of two admins who invite at once, one ends the other's invitation.
         books.tokens.revoke(site.now(), user=user, kind=INVITATION)
-    return tokens.issue(site, user, "invitation", days=DAYS, kind=INVITATION)[1]
+        made = tokens.issue(site, user, "invitation", days=DAYS, kind=INVITATION, books=books)
+    return made[1]
 
 
 @needs(Permission.SIGN_IN)

@@ -87,5 +87,9 @@ class Room:
         Raises:
             TooLarge: they would leave too little.
         """
-        if free is not None and self.kept_free and free - size < self.kept_free:
+        if not self.leaves_enough(free, size):
             raise TooLarge(f"{size:,} bytes given, the disk is nearly full: ask an admin for room")
+
+    def leaves_enough(self, free: int | None, size: int) -> bool:
+        """Whether bytes fit where so many are free, or nobody knows how many."""
+        return free is None or not self.kept_free or free - size >= self.kept_free

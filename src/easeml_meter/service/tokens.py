@@ -181,7 +181,7 @@ def log_in_by_token(
     if caller.token.limited or caller.user.name != name:
         raise Unauthenticated("the token is limited, or another user's: give your password")
     with site.writing() as books:
-        _check_still_valid(books, caller.token.id)
+        users.check_still_valid(books, caller.token.id, site.now())
         return issue(site, caller.user.id, purpose, days=days, kind="session", books=books)
 
 
@@ -207,20 +207,10 @@ def make_token(
     limits = tuple(scopes)
     with site.writing() as books:
         if actor.token:
-            _check_still_valid(books, actor.token)
+            users.check_still_valid(books, actor.token, site.now())
         if METRICS in limits and not books.users.get(actor.user).admin:
             raise Denied(f"only an admin may make a token with the scope {METRICS}")
         return issue(site, actor.user, name, scopes=limits, days=days, pace=pace, books=books)
-
-
-def _check_still_valid(books: Books, token: str) -> None:
-    """Look again, under the lock, at a token by which somebody was recognized.
-
-    What revokes all tokens of an account, such as a new password, leaves none to be made later.
-    """
-    found = books.tokens.find(token)
-    if found is None or found.revoked_at is not None:
-        raise Unauthenticated("the token was revoked: log in again")
 
 
 def issue(
@@ -354,8 +344,9 @@ def make_admin_token(actor: Actor, site: Site) -> tuple[str, str]:
         admin = users.change_user(actor, site, found.id, admin=True, disabled=False)
     with site.writing() as books:
         books.tokens.revoke(site.now(), user=admin.id, kind=INVITATION)
-    _, secret = issue(site, admin.id, "from meter serve", days=1)
-    _, invitation = issue(site, admin.id, "from meter serve", days=1, kind=INVITATION)
+        name = "from meter serve"
+        _, secret = issue(site, admin.id, name, days=1, books=books)
+        _, invitation = issue(site, admin.id, name, days=1, kind=INVITATION, books=books)
     return secret, invitation
 
 

@@ -35,7 +35,11 @@ MOST_PIECES = 10_000
 """Pieces of one upload: all of them are listed whenever one arrives."""
 SPAN = 64 << 20
 """Bytes after which the rest of a long piece becomes one of its own."""
+_UPLOADS = "uploads"
+"""The folder of a meter with a folder of pieces for each upload."""
 _MOST_SPANS = 1000
+_MOST_COUNTED = 100
+"""Unfinished uploads whose pieces are looked at to see whether one more fits."""
 _WAIT = 60
 """Seconds after which a client tries again when too many uploads are unfinished."""
 
@@ -103,7 +107,7 @@ class Inbox:
 
 
 def _folder(upload: Upload) -> str:
-    return f"uploads/{upload.id}"
+    return f"{_UPLOADS}/{upload.id}"
 
 
 def _name(upload: Upload, start: int) -> str:
@@ -123,15 +127,39 @@ def begin_upload(actor: Actor, inbox: Inbox, name: str, size: int) -> Upload:
     if not 1 <= size <= LARGEST:
         raise invalid("size", size, f"a number of bytes from 1 to {LARGEST}")
     space = inbox.space
+    # Before the lock: there may be many pieces to look at, and everybody else would wait.
+    arrived = _arrived(inbox, size)
     with space.writing() as books:
-        _check_room(actor, inbox, books.uploads.all(), size)
+        _check_room(actor, inbox, books.uploads.all(), arrived, size)
         meter = books.meters.get(space.meter).id
         upload = Upload(secrets.token_hex(16), meter, actor.user, name, size, space.now())
         books.uploads.add(upload)
     return upload
 
 
-def _check_room(actor: Actor, inbox: Inbox, unfinished: list[Upload], size: int) -> None:
+def _arrived(inbox: Inbox, size: int) -> dict[str, int]:
+    """Return how much is here of the largest uploads, if it decides whether `size` bytes fit.
+
+    What is not counted is taken to be still to come.
+    """
+    room, free = inbox.space.room, inbox.space.files.free()
+    if room is None:
+        return {}
+    with inbox.space.reading() as books:
+        unfinished = books.uploads.all()
+    coming = size + sum(each.size for each in unfinished)
+    found: dict[str, int] = {}
+    for each in sorted(unfinished, key=lambda each: each.size, reverse=True)[:_MOST_COUNTED]:
+        if room.leaves_enough(free, coming):
+            break
+        found[each.id] = inbox.at(each.meter).arrived(each)
+        coming -= found[each.id]
+    return found
+
+
+def _check_room(
+    actor: Actor, inbox: Inbox, unfinished: list[Upload], arrived: dict[str, int], size: int
+) -> None:
     room = inbox.space.room
     if room is None:
         return
@@ -141,10 +169,8 @@ def _check_room(actor: Actor, inbox: Inbox, unfinished: list[Upload], size: int)
     if room.per_user and sum(each.size for each in own) + size > room.per_user:
         line = f"size: {size:,} bytes given, your uploads may take {room.per_user:,} in all"
         raise TooLarge(f"{line}: finish or cancel another one")
-    free = inbox.space.files.free()
-    if free is not None:
-        coming = sum(each.size - inbox.at(each.meter).arrived(each) for each in unfinished)
-        room.check_free(free, coming + size)
+    coming = sum(each.size - arrived.get(each.id, 0) for each in unfinished)
+    room.check_free(inbox.space.files.free(), coming + size)
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -262,10 +288,25 @@ def sweep_uploads(_: Actor, site: Site, folder: Path) -> None:
         old = books.uploads.before(oldest)
     for upload in old:
         _remove(Inbox(site.space(upload.meter), folder), upload)
+    _sweep_left(site)
     # What a killed server was putting together, and the uploads of versions that kept them here.
     for left in folder.iterdir() if folder.is_dir() else ():
         if left.stat().st_mtime < (site.clock() - KEPT).timestamp():
             shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _sweep_left(site: Site) -> None:
+    """Remove the pieces of uploads that are no longer in the books, as after a crash."""
+    before = (site.clock() - KEPT).timestamp()
+    with site.reading() as books:
+        spaces = [site.space(meter.id) for meter in books.meters.all()]
+    # Before the books are read again: an upload is entered there before its first piece arrives.
+    left = [(each.files, name) for each in spaces for name in each.files.folders(_UPLOADS, before)]
+    with site.reading() as books:
+        known = {upload.id for upload in books.uploads.all()}
+    for files, name in left:
+        if name not in known:
+            files.remove_folder(f"{_UPLOADS}/{name}")
 
 
 def _remove(inbox: Inbox, upload: Upload) -> None:
@@ -286,7 +327,9 @@ class Piece:
     def __init__(self, inbox: Inbox, upload: Upload, offset: int, left: int) -> None:
         self.upload = upload
         self.left = left
-        self._files = inbox.space.files
+        self._space = inbox.space
+        self._name = ""
+        """The file of the open span; empty: none is open."""
         self._next = offset
         self._span = max(SPAN, -(-upload.size // _MOST_SPANS))
         self._room = 0
@@ -310,7 +353,8 @@ class Piece:
 
     def _write(self, view: memoryview) -> int:
         if self._file is None:
-            path = self._open.enter_context(self._files.writing(_name(self.upload, self._next)))
+            self._name = _name(self.upload, self._next)
+            path = self._open.enter_context(self._space.files.writing(self._name))
             self._file = self._open.enter_context(path.open("wb", buffering=0))
             self._room = self._span
         try:
@@ -324,6 +368,18 @@ class Piece:
         return count
 
     def close(self) -> None:
-        """Keep the open span, whole or not; after it returns, it is on disk."""
+        """Keep the open span, whole or not; after it returns, it is on disk.
+
+        Of an upload that was cancelled or finished meanwhile, nothing is kept.
+        """
         self._file = None
         self._open.close()
+        if not self._name:
+            return
+        # Whoever removes an upload takes its row first and then lists its pieces. This one was
+        # there in time to be listed, or else the row is gone now.
+        with self._space.reading() as books:
+            gone = books.uploads.get(self.upload.id) is None
+        if gone:
+            self._space.files.remove(self._name)
+        self._name = ""

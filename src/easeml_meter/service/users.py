@@ -158,7 +158,7 @@ def change_user(
         if identifier != actor.user or not changes.keys() <= {"email", "password"}:
             raise Denied("only an admin may do this; of your own account, email and password")
         if "password" in changes:
-            _check_current(site, identifier, current_password, address)
+            changes["verified"] = _check_current(site, identifier, current_password, address)
     return _change(actor, site, identifier, **changes)
 
 
@@ -185,12 +185,13 @@ def change_password(actor: Actor, site: Site, current: str, new: str, address: s
 
     Raises:
         InvalidInput: the current password is wrong, or the new one too short or too long.
+        Unauthenticated: somebody else changed it meanwhile.
     """
     try:
-        _check_current(site, actor.user, current, address)
+        verified = _check_current(site, actor.user, current, address)
     except Unauthenticated:
         raise invalid("current password", "(hidden)", "it is not right: try again") from None
-    _change(actor, site, actor.user, password=new)
+    _change(actor, site, actor.user, verified=verified, password=new)
 
 
 def join(
@@ -214,10 +215,32 @@ def join(
     )
 
 
-def _check_current(site: Site, identifier: str, password: str, address: str) -> None:
+def check_still_valid(books: Books, token: str, now: str) -> None:
+    """Look again, under the lock, at a token, by its id, by which somebody was recognized.
+
+    What revokes all tokens of an account, such as a new password, leaves nothing to come of them.
+
+    Raises:
+        Unauthenticated: it was revoked or has expired, or there is none.
+    """
+    found = books.tokens.find(token)
+    if found is None or found.revoked_at is not None:
+        raise Unauthenticated("the token was revoked: log in again")
+    if found.expires_at <= now:
+        raise Unauthenticated("the token has expired: log in again")
+
+
+def _check_current(site: Site, identifier: str, password: str, address: str) -> str | None:
+    """Check the password of an account; return the hash that it was found to have."""
     with site.reading() as books:
         name = books.users.get(identifier).name
-    check_password(site, name, password, address)
+    found: list[Credentials] = []
+
+    def note(books: Books, user: User) -> None:
+        found.append(books.users.credentials(user.id))
+
+    check_password(site, name, password, address, entering=note)
+    return found[0].password
 
 
 def _change(
@@ -226,15 +249,23 @@ def _change(
     identifier: str,
     *,
     invitation: str | None = None,
+    verified: str | None = None,
     entering: Callable[[Books, User], object] = lambda books, user: None,
     **changes: Any,
 ) -> User:
+    """Change an account; `verified`: the hash of the password by which its owner may do so."""
     _check_email(changes.get("email"))
     new_password = "password" in changes
     password = changes.pop("password", None)
     # Before the lock: hashing takes long by design, and everybody else would wait.
     hashed = hash_password(password) if password is not None else None
     with site.writing() as books:
+        # An admin may have reset the password or revoked the tokens while this one was hashed:
+        # whoever knows no more than the old password must not undo that.
+        if actor.token:
+            check_still_valid(books, actor.token, site.now())
+        if verified is not None and books.users.credentials(identifier).password != verified:
+            raise Unauthenticated("the password was changed meanwhile: log in with the new one")
         if invitation is not None:  # looked at before the password was hashed, and again here
             token = books.tokens.find(invitation)
             if token is None or token.revoked_at is not None:

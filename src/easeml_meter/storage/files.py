@@ -52,6 +52,12 @@ class Files(Protocol):
     def sizes(self, folder: str) -> dict[str, int]:
         """Return the names of the files in a folder, each with its bytes."""
 
+    def folders(self, folder: str, before: float) -> list[str]:
+        """List the folders in a folder, without those that changed since a moment, if known."""
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it, also what is half written."""
+
     def size(self, folder: str) -> int:
         """Return how many bytes the files in a folder have together."""
 
@@ -159,13 +165,33 @@ class FolderFiles:
                 found[name] = self._path(f"{folder}/{name}").stat().st_size
         return found
 
+    def folders(self, folder: str, before: float) -> list[str]:
+        """List the folders in a folder to which no file was added since a moment."""
+        found = []
+        with suppress(FileNotFoundError), os.scandir(self._path(folder)) as entries:
+            for each in entries:
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    if each.is_dir() and each.stat().st_mtime < before:
+                        found.append(each.name)
+        return sorted(found)
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder with all that is in it."""
+        try:
+            shutil.rmtree(self._path(folder))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise unusable(self._path(folder), error) from error
+
     def size(self, folder: str) -> int:
         """Return how many bytes the files in a folder have, without a look into folders in it."""
-        try:
-            with os.scandir(self._path(folder)) as found:
-                return sum(each.stat().st_size for each in found)
-        except FileNotFoundError:  # also a file that was removed while they were counted
-            return 0
+        total = 0
+        with suppress(FileNotFoundError), os.scandir(self._path(folder)) as found:
+            for each in found:
+                with suppress(FileNotFoundError):  # removed, or renamed when whole, meanwhile
+                    total += each.stat().st_size
+        return total
 
     def free(self) -> int:
         """Return how many bytes the disk has left."""
@@ -360,6 +386,20 @@ class RemoteFiles:
             return {}
         files = [each for each in found if each["type"] == "file"]
         return {PurePosixPath(each["name"]).name: int(each["size"]) for each in files}
+
+    def folders(self, folder: str, before: float) -> list[str]:
+        """List the folders in a folder: of none of them a time is known."""
+        try:
+            with self._told(folder):
+                found = self._system.ls(self._path(folder), detail=True)
+        except FileNotFoundError:
+            return []
+        return sorted(PurePosixPath(each["name"]).name for each in found if each["type"] != "file")
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove all objects under a name."""
+        with suppress(FileNotFoundError), self._told(folder):
+            self._system.rm(self._path(folder), recursive=True)
 
     def size(self, folder: str) -> int:
         """Return how many bytes the objects in a folder have together."""

@@ -13,6 +13,7 @@ Contract, for every database behind it:
 from __future__ import annotations
 
 import fcntl
+import os
 import secrets
 import select
 import sqlite3
@@ -103,7 +104,7 @@ class Store:
     @classmethod
     def at(cls, path: Path) -> Store:
         """Open the SQLite database in a file."""
-        return cls.open(f"sqlite:///{path}")
+        return cls.open(sqlite_url(path))
 
     @classmethod
     def look(cls, url: str) -> Store | None:
@@ -193,6 +194,16 @@ class Store:
                     f"the database has version {str(found)[:32]!r}, newer than this program "
                     f"({schema.HEAD!r}): update easeml-meter"
                 ) from None
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the address of the SQLite database in a file, whatever its folders are called."""
+    name = str(path)
+    # A folder such as run?1 or feature%2Fx, as CI names them, must not become another one: some
+    # versions of SQLAlchemy take what follows a % for a character of an address.
+    if sa.make_url("sqlite:///%25").database == "%":
+        name = name.replace("%", "%25").replace("?", "%3F")
+    return f"sqlite:///{name}"
 
 
 @contextmanager
@@ -308,7 +319,8 @@ def _alone_on_sqlite(url: str) -> Iterator[None]:
     if not address.database:
         yield
         return
-    path = Path(f"{address.database}.lock")
+    # By its real name: a server that comes through a symbolic link uses the same database.
+    path = Path(f"{os.path.realpath(address.database)}.lock")
     # The database holds hashes of passwords, and the key beside it opens test sets.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.open("ab") as file:

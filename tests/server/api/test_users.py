@@ -237,3 +237,13 @@ def test_an_admin_invites_and_the_same_key_gets_the_same_link(served: Served) ->
     assert admin.get("/me", headers=bearer).status_code == 401
     assert served.client("anna").post(f"/users/{anna}/invitations").status_code == 403
     assert admin.post(f"/users/{NO_ID}/invitations").status_code == 404
+
+
+def test_an_admin_disconnects_an_account_from_the_provider(served: Served) -> None:
+    known_as = ("https://login.example.org", "1")
+    anna = users.add_user(SYSTEM, served.site, "anna", known_as=known_as).id
+    admin = served.client("admin")
+    assert [admin.delete("/users/anna/identity").status_code for _ in range(2)] == [204, 409]
+    assert admin.delete(f"/users/{NO_ID}/identity").status_code == 404
+    with served.site.reading() as books:
+        assert books.users.identity(anna).subject is None

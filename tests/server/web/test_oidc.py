@@ -19,6 +19,9 @@ from tests.server.helpers import Served, serve
 from tests.server.provider import CLIENT, SECRET, OwnProvider, own_provider
 from tests.server.web.helpers import Visitor, words
 
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.users import reset_password
+
 PROVIDER = "/sign-in/provider"
 CALLBACK = "/sign-in/callback"
 COOKIE = "meter_provider"
@@ -161,6 +164,21 @@ def test_an_account_of_this_server_is_connected(served: Served, there: OwnProvid
     fresh = Visitor(served)
     assert fresh.client.get(CALLBACK, params=gone(fresh, there)).status_code == 200
     assert "developer" in words(fresh.get("/account"))
+
+
+def test_a_session_that_was_revoked_meanwhile_connects_nothing(
+    served: Served, there: OwnProvider
+) -> None:
+    there.person = {"sub": "9", "preferred_username": "thief"}
+    thief = Visitor(served, "developer")
+    back = gone(thief, there, "/account/connect")
+    reset_password(SYSTEM, served.site, served.users["developer"].id)
+    refused = thief.client.get(CALLBACK, params=back)
+    assert refused.status_code == 401
+    assert "revoked: log in again" in words(refused)
+    fresh = Visitor(served)
+    fresh.client.get(CALLBACK, params=gone(fresh, there))
+    assert "thief" in words(fresh.get("/account"))
 
 
 def test_only_who_is_signed_in_connects(served: Served) -> None:

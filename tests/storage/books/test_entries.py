@@ -82,7 +82,8 @@ def test_entries_are_found_by_an_index_whenever_that_was_planned(store: Store, b
         with store.reading() as books:
             books.read_ahead(meter, generation=1, submissions=wanted, chain=True)
             text, values = asked[-1]
-            cursor = psycopg.ClientCursor(books.connection.connection.driver_connection)
+            connection: Any = books.connection.connection.driver_connection
+            cursor = psycopg.ClientCursor(connection)
             names = dict.fromkeys(re.findall(r"%\((\w+)\)s", text))
             places = {name: f"${place}" for place, name in enumerate(names, 1)}
             cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, StringConstraints
@@ -20,7 +20,7 @@ from easeml_meter.server.auth import SiteActorHere, SiteHere, UserHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import address_of, count_login
-from easeml_meter.service import invitations, users
+from easeml_meter.service import identities, invitations, users
 from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD
 
 router = APIRouter(tags=["accounts"], route_class=ApiRoute)
@@ -140,3 +140,18 @@ async def invite(
         return 201, InvitationMade(path=f"/join#{secret}")
 
     return await once.answer(make, actor=actor, use_case=invitations.invite, secret=True)
+
+
+@router.delete(
+    "/users/{user}/identity",
+    operation_id="remove_identity",
+    status_code=204,
+    responses=answers(404, 409),
+)
+def disconnect(site: SiteHere, actor: SiteActorHere, user: UserHere) -> Response:
+    """Disconnect an account from whoever signs in to it by the OpenID provider (admins).
+
+    It revokes the account's tokens. The password stays.
+    """
+    identities.disconnect(actor, site, user)
+    return Response(status_code=204)

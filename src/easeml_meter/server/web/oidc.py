@@ -55,6 +55,8 @@ class Way:
     account: str
     """The account to connect; empty: somebody signs in."""
     until: str
+    token: str = ""
+    """The id of the session that connects the account."""
 
     def packed(self, site: Site) -> str:
         """Return it as a cookie that nobody else can make."""
@@ -95,10 +97,13 @@ async def begin_connecting(request: Request, visit: VisitHere, _: LoginCounted) 
     # Connected, the account has one more way in, without the limits of this token.
     if visit.caller.token.scopes:
         raise Unauthenticated("a session by a token with scopes cannot do this: sign in")
-    return await _sent(request, visit.site, back="/account", account=visit.caller.user.id)
+    user, token = visit.caller.user.id, visit.caller.token.id
+    return await _sent(request, visit.site, back="/account", account=user, token=token)
 
 
-async def _sent(request: Request, site: Site, *, back: str, account: str) -> Response:
+async def _sent(
+    request: Request, site: Site, *, back: str, account: str, token: str = ""
+) -> Response:
     provider, begun = _provider(request), Begun.new()
     until = (site.clock() + timedelta(minutes=_MINUTES)).isoformat()
     try:
@@ -107,7 +112,7 @@ async def _sent(request: Request, site: Site, *, back: str, account: str) -> Res
         problem = "The provider cannot be reached now. Try again, or sign in with a password."
         return sign_in_form(request, back=back, problem=problem, status=503)
     answer = RedirectResponse(address, 303)
-    way = Way(begun, back, account, until)
+    way = Way(begun, back, account, until, token)
     # In the browser and not here: whoever began the sign-in, and nobody else, can end it.
     set_cookie(request, answer, COOKIE, way.packed(site), comes_back=True)
     return answer
@@ -128,8 +133,8 @@ async def come_back(
         person = provider.person(way.begun, query)
         if way.account:
             # The session's cookie does not come along from elsewhere: the signed one says whose
-            # account it is, and that its owner began this.
-            actor = Actor(((Role.USER, 0),), user=way.account)
+            # account it is, and which session began this.
+            actor = Actor(((Role.USER, 0),), user=way.account, token=way.token)
             identities.connect(actor, site, person)
             return ""
         return identities.sign_in(
