@@ -692,7 +692,7 @@ def test_old_backups_are_dropped_with_what_only_they_need(
     for number in (1, 2):
         room.submit(number, model=f"m{number}")
         last = shelve(SYSTEM, place, shelf)
-        thin(SYSTEM, shelf, 1)
+        thin(SYSTEM, shelf, 1, last.name)
     assert shelf.names() == [last.name]
     assert set(shelf.contents()) == set(last.members.values())
     assert [

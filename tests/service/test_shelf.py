@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -56,6 +56,18 @@ def test_a_backup_that_is_not_sound_costs_no_older_one(
     assert first.name in shelf.names()
     assert {*first.members.values()} <= {*shelf.contents()}
     assert verified_at(room.site.files) == datetime.fromisoformat(first.at)
+
+
+def test_a_clock_that_was_ahead_costs_no_backup_that_was_just_verified(
+    room: Room, place: Place, tmp_path: Path
+) -> None:
+    shelf = Shelf.at(tmp_path / "shelf")
+    ahead = replace(place, clock=lambda: place.clock() + timedelta(hours=36))
+    early = shelve_verified(SYSTEM, ahead, tmp_path / "shelf")
+    room.submit(1, model="m1")
+    made = shelve_verified(SYSTEM, place, tmp_path / "shelf", keep=1)
+    assert shelf.names() == [made.name, early.name]
+    assert {*made.members.values()} <= {*shelf.contents()}
 
 
 def test_the_newest_backup_of_a_whole_site_is_noted(

@@ -40,6 +40,13 @@ def test_the_newest_manifest_is_found_unless_another_is_named(shelf: Shelf) -> N
         shelf.manifest("3.json")
 
 
+def test_what_somebody_else_left_there_is_no_backup(shelf: Shelf) -> None:
+    shelf.add("1.json", b"old")
+    shelf.add("zzz", b"a note")
+    assert shelf.names() == ["1.json"]
+    assert shelf.manifest() == b"old"
+
+
 def test_what_is_dropped_takes_along_what_nobody_keeps(shelf: Shelf) -> None:
     kept, gone = shelf.put([b"kept"]), shelf.put([b"gone"])
     shelf.add("1.json", b"old")

@@ -149,17 +149,20 @@ def shelve(
 
 
 @needs(Permission.OPERATE)
-def thin(_: Actor, shelf: Shelf, keep: int) -> None:
+def thin(_: Actor, shelf: Shelf, keep: int, verified: str) -> None:
     """Drop all backups of a shelf but the newest, and what only they need.
 
-    One at a time: another backup that is being added could lose what it has just kept.
+    Never the one that was just `verified`: after a clock that was ahead, older ones are the newest
+    by their names. One at a time: another backup that is being added could lose what it has just
+    kept.
 
     Raises:
         MeterError: the shelf cannot be read or changed.
     """
     names = shelf.names()
-    kept = [_members(shelf.manifest(name)) for name in names[-keep:]]
-    shelf.drop(names[:-keep], {digest for members in kept for digest in members.values()})
+    dropped = [name for name in names[:-keep] if name != verified]
+    kept = [_members(shelf.manifest(name)) for name in names if name not in dropped]
+    shelf.drop(dropped, {digest for members in kept for digest in members.values()})
 
 
 def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:

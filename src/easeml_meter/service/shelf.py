@@ -58,7 +58,7 @@ def shelve_verified(
         except DamagedBackup as error:
             raise _refused(source, error) from error
     if keep is not None:
-        thin(actor, shelf, keep)
+        thin(actor, shelf, keep, contents.name)
     if contents.whole and place.files is not None:
         place.files.put(NOTE, contents.at.encode())
     return contents

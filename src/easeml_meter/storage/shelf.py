@@ -8,6 +8,7 @@ whole.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from easeml_meter.storage.files import Files, copy_into, open_files
 
 _CONTENTS = "contents"
 _MANIFESTS = "backups"
+_NAME = re.compile(r"\d+\.json")
 
 
 class Shelf:
@@ -64,8 +66,8 @@ class Shelf:
         self._files.put(f"{_MANIFESTS}/{name}", manifest)
 
     def names(self) -> list[str]:
-        """List the names of the backups, the oldest first."""
-        return self._files.names(_MANIFESTS)
+        """List the names of the backups, the oldest first; what else lies there is none."""
+        return [name for name in self._files.names(_MANIFESTS) if _NAME.fullmatch(name)]
 
     def manifest(self, name: str | None = None) -> bytes:
         """Return the manifest of a backup; without a name, of the newest.
