@@ -89,7 +89,7 @@ def disconnect(_actor: Actor, site: Site, user: str) -> None:
     with site.writing() as books:
         name = books.users.get(user).name
         if books.users.identity(user).subject is None:
-            raise MeterError(f"user {name!r}: nobody signs in to it by a provider")
+            raise MeterError(f"user {name!r}: nobody signs in to it by a provider: check the name")
         books.users.update(ProviderIdentity(user, None, None))
         books.tokens.revoke(site.now(), user=user)
 
