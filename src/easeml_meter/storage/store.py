@@ -57,6 +57,7 @@ _NUMBER = int.from_bytes(b"meterdb")
 _ALONE = sa.text(f"SELECT pg_try_advisory_lock({_NUMBER})")
 _TOGETHER = sa.text(f"SELECT pg_try_advisory_lock_shared({_NUMBER})")
 _HERE = sa.text("SELECT pg_try_advisory_lock_shared(:number)")
+_GONE = sa.text("SELECT pg_advisory_unlock_all()")
 _ESCAPED = "write @ in a password as %40"
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
 
@@ -240,7 +241,10 @@ def alone(url: str) -> Iterator[None]:
                     "another meter serve, meter worker or meter restore uses the database: stop "
                     "all of them first"
                 )
-            yield
+            try:
+                yield
+            finally:
+                _let_go(connection)
     except sa.exc.DBAPIError as error:
         raise StorageError(f"the database cannot be used: {_reason(error)}") from error
     finally:
@@ -299,7 +303,14 @@ class _Present:
                 with suppress(sa.exc.DBAPIError):
                     self._take()
         if self._connection is not None:
+            _let_go(self._connection)
             self._connection.close()
+
+
+def _let_go(connection: sa.Connection) -> None:
+    """Free the locks of a session now: PostgreSQL ends it some time after it was closed."""
+    with suppress(sa.exc.DBAPIError):
+        connection.execute(_GONE)
 
 
 def _session(engine: sa.Engine) -> sa.Connection:
