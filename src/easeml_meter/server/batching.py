@@ -78,6 +78,8 @@ class Batches(Generic[Key, Item, Result]):
         try:
             while queue.waiting:
                 await _gather(queue)
+                # Requests that the loop has received already come along.
+                await asyncio.sleep(0)
                 batch = queue.waiting[:MOST]
                 del queue.waiting[:MOST]
                 self._sized(len(batch))
