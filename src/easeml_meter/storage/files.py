@@ -292,9 +292,8 @@ def _locked(handle: int) -> Iterator[None]:
     try:
         yield
     finally:
-        if (
-            locked
-        ):  # not left to closing: a process that was forked meanwhile would go on to hold it
+        # Not left to closing: a process that was forked meanwhile would go on to hold it.
+        if locked:
             fcntl.flock(handle, fcntl.LOCK_UN)
 
 
