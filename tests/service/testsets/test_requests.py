@@ -42,6 +42,7 @@ from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.testsets.release import retrospective
 from easeml_meter.spec import Count
+from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.journal import Journal
 
 LABELER = Actor.embedded(Role.LABELER)
@@ -230,6 +231,17 @@ def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path, cu
         with pytest.raises(Spent):
             session.submit(0, 0, model="b")
         assert [row.phase for row in meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+
+
+def test_a_set_that_gave_all_its_answers_repeats_them_without_a_look_at_the_whole_chain(
+    tmp_path: Path,
+) -> None:
+    session = make_session(tmp_path)
+    while session.meter.generations[0].phase is Phase.ACTIVE:
+        last = session.submit(0, 0, model=f"m{len(session.meter.history()[0].signals)}")
+    with mock.patch.object(AuditLinks, "of", side_effect=AssertionError("a scan of the chain")):
+        again = session.submit(0, 0, model=last.model)
+    assert (again.step, again.repeated) == (last.step, True)
 
 
 def test_nothing_is_released_while_the_journal_does_not_say_that_it_was_retired(
