@@ -182,8 +182,9 @@ class _Case:
                     "was answered differently here and in the backup: two copies were in use; "
                     "nothing was restored"
                 )
-        for row in self.generations:
-            claim(self.space, row.meter, str(row.fingerprint))
+        with self.space.reading() as books:
+            for row in self.generations:
+                claim(self.space, books, row.meter, str(row.fingerprint))
 
     def bring_files(self) -> None:
         """Add the files and the lines of journals that are missing here."""

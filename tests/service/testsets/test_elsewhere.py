@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from easeml_meter.service.journal import reconcile
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.users import add_user
+from easeml_meter.storage.files import Files
 from easeml_meter.vault import likeness
 
 
@@ -142,3 +145,43 @@ def test_two_meters_that_are_given_the_same_rows_at_once(
         assert [each.count("reuse refused") for each in events] == ([1, 1] if same else [0, 0])
     lines = ["rows of the test set of another meter on this server" in str(e) for e in refused]
     assert lines == ([True] if same else [])
+
+
+class Interrupted:
+    """The notes of who owns which test set; something else happens just after the first look."""
+
+    def __init__(self, files: Files, meanwhile: Callable[[], object]) -> None:
+        self._files = files
+        self._meanwhile = [meanwhile]
+
+    def exists(self, name: str) -> bool:
+        found = self._files.exists(name)
+        while self._meanwhile:
+            self._meanwhile.pop()()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+
+def test_the_note_names_the_meter_that_got_the_rows(tmp_path: Path) -> None:
+    """It named the one that was refused, and the owner's backup could not be restored."""
+    site = make_site(tmp_path / "site", f"sqlite:///{tmp_path}/site.db")
+    spaces = [
+        site.space(create_meter(SYSTEM, site, small_spec(), name).id) for name in ("one", "two")
+    ]
+    pq.write_table(
+        rows(np.arange(Meter(spaces[0]).plan.labels) % 2, seed=1000), tmp_path / "plain.parquet"
+    )
+    for number, space in enumerate(spaces):
+        sealed = tmp_path / f"{number}.sealed"
+        Meter(space).seal(tmp_path / "plain.parquet", sealed, label="label")
+    assert spaces[0].claims is not None
+    claims: Any = Interrupted(
+        spaces[0].claims, lambda: Meter(spaces[1]).add_test_set(tmp_path / "1.sealed")
+    )
+    with pytest.raises(InvalidInput, match="another meter on this server"):
+        Meter(replace(spaces[0], claims=claims)).add_test_set(tmp_path / "0.sealed")
+    owner = Meter(spaces[1]).generations[-1]
+    assert owner.phase is Phase.ACTIVE
+    assert claims.read(str(owner.fingerprint)).decode() == spaces[1].meter

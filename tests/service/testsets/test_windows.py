@@ -426,17 +426,17 @@ def test_a_set_that_came_too_late_is_refused(rolled: Rolled) -> None:
     rolled.submit()
     late = rolled.sealed(rolled.table(rolled.batch))
     known = len(rolled.labels)
-    faster = elsewhere.claim
+    faster = elsewhere.refuse_claimed
 
     def delivered(*arguments: Any) -> None:
         faster(*arguments)
-        with mock.patch.object(delivery, "claim", faster):
+        with mock.patch.object(delivery, "refuse_claimed", faster):
             del rolled.labels[known - rolled.batch :]
             rolled.deliver()
             rolled.submit()
 
     with (
-        mock.patch.object(delivery, "claim", delivered),
+        mock.patch.object(delivery, "refuse_claimed", delivered),
         pytest.raises(WrongPhase, match="test set 2 was delivered meanwhile"),
     ):
         rolled.meter.add_test_set(late)

@@ -21,7 +21,7 @@ from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
 from easeml_meter.service.testsets.checking import Asked
-from easeml_meter.service.testsets.elsewhere import Elsewhere, claim
+from easeml_meter.service.testsets.elsewhere import Elsewhere, claim, refuse_claimed
 from easeml_meter.service.testsets.requests import (
     as_request,
     refuse_other_parts,
@@ -301,9 +301,10 @@ def _begin(
     space = elsewhere.space
     wanted, manifest, earlier = state.requested(), sealed.manifest, windows.before(state)
     committed = None if state.spec.drawn is None else sealed.draws.commitment
+    with space.reading() as books:
+        refuse_claimed(space, books, wanted.meter, fingerprint)
     # Files and notes come before the transaction, so that what the books name is always there. A
     # delivery that is refused under the lock leaves some that the books do not name.
-    claim(space, wanted.meter, fingerprint)
     rolling = state.spec.window is not None
     if earlier is not None:
         windows.note_joined(space, state, earlier, fingerprint)
@@ -317,6 +318,9 @@ def _begin(
             raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
         if parts is not None:
             refuse_other_parts(books, wanted, parts)
+        # Under the lock of all deliveries: of two meters that are given the same rows at once, the
+        # note names the one that gets them.
+        claim(space, books, wanted.meter, fingerprint)
         tried = this_try(space, books, state.spec, wanted)
         now = space.now()
         added = replace(

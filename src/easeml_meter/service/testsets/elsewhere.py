@@ -105,28 +105,35 @@ def _noted(actor: Actor, space: Workspace, number: int, other: TestSet, share: f
     return f"the rows of test set {number} are rows of {which}, and their answers count there"
 
 
-def claim(space: Workspace, meter: str, fingerprint: str) -> None:
-    """Note that a test set counts at a meter, or refuse because it counts at another one.
+def refuse_claimed(space: Workspace, books: Books, meter: str, fingerprint: str) -> None:
+    """Refuse a test set for a meter if it counts at another one.
 
-    The books know the owner too, but an older copy of them may be put back: the note lies with the
-    files and stays.
+    The books know the owner too, but an older copy of them may be put back: the note of `claim`
+    lies with the files and stays.
 
     Raises:
         InvalidInput: it counts at another one.
     """
     if space.claims is None:
         return
-    with space.reading() as books:
-        owners = books.testsets.owners(fingerprint)
-    noted = space.claims.exists(fingerprint)
-    if noted:
+    owners = books.testsets.owners(fingerprint)
+    if space.claims.exists(fingerprint):
         owners.add(space.claims.read(fingerprint).decode())
     if owners - {meter}:
         raise InvalidInput(
             "the same rows are or were the test set of another meter on this server, and their "
             "answers count there: give rows that were no test set before"
         )
-    if not noted:
+
+
+def claim(space: Workspace, books: Books, meter: str, fingerprint: str) -> None:
+    """Note that a test set counts at a meter, or refuse because it counts at another one.
+
+    Raises:
+        InvalidInput: it counts at another one.
+    """
+    refuse_claimed(space, books, meter, fingerprint)
+    if space.claims is not None and not space.claims.exists(fingerprint):
         space.claims.put(fingerprint, meter.encode())
 
 
