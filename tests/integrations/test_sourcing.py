@@ -56,6 +56,13 @@ def test_what_is_left_out_is_counted_by_reason(answers: list[Any], reason: str) 
     assert labelled(*answers) == {reason: 1}
 
 
+@pytest.mark.parametrize("label", [each.value for each in LeftOut])
+def test_a_label_that_is_called_like_a_reason_is_a_label(label: str) -> None:
+    """Loans are approved or rejected: all of one class were left out."""
+    assert labelled(label) == [{"text": "x", "id": 1, "kind": label}]
+    assert labelled(label, LeftOut.SKIPPED) == labelled(label)
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
     """Make a desk with more mails than its meter needs, of which one is skipped."""

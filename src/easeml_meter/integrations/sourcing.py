@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,8 @@ OWN_ID = "id"
 """What `--id` calls the tool's own id of an example, unless an input has that name."""
 
 
-class LeftOut(StrEnum):
-    """Why an example has no label."""
+class LeftOut(Enum):
+    """Why an example has no label; no text, since a label may be called "rejected"."""
 
     DISAGREE = "annotators disagree"
     SKIPPED = "skipped"
@@ -98,7 +98,7 @@ def gather(examples: Iterable[Example], wanted: WantedColumns) -> Rows:
     for each in examples:
         label = _vote(each.answers)
         if isinstance(label, LeftOut):
-            left_out[str(label)] += 1
+            left_out[label.value] += 1
             continue
         row = dict(each.inputs)
         if wanted.id_column == OWN_ID and each.own_id is not None:
