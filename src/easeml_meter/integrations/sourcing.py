@@ -92,24 +92,27 @@ def _held(table: pa.Table, path: Path) -> Source:
     return replace(held, title=named(path)) if isinstance(held, Held) else held
 
 
-def gather(examples: Iterable[Example], wanted: WantedColumns) -> Rows:
+def gather(examples: Sequence[Example], wanted: WantedColumns) -> Rows:
     """Give each example one label, and count those that have none."""
     rows, left_out = [], Counter[str]()
+    # Either kind of id for all examples: of both together, two may be the same.
+    own = wanted.id_column == OWN_ID and all(OWN_ID not in each.inputs for each in examples)
     for each in examples:
         label = _vote(each.answers)
         if isinstance(label, LeftOut):
             left_out[label.value] += 1
             continue
-        row = dict(each.inputs)
-        if wanted.id_column == OWN_ID and each.own_id is not None:
-            row.setdefault(OWN_ID, each.own_id)
-        if wanted.label in row:
+        if wanted.label in each.inputs:
             raise InvalidInput(f"{wanted.label!r} is the label and an input: rename one of them")
-        rows.append(row | {wanted.label: label})
+        ids = {OWN_ID: each.own_id} if own and each.own_id is not None else {}
+        rows.append({**each.inputs, **ids, wanted.label: label})
+    # Of all rows: the first may lack an input that others have.
+    inputs = dict.fromkeys(name for row in rows for name in row if name != wanted.label)
     try:
-        return pa.Table.from_pylist(rows), dict(left_out)
+        table = pa.table({name: [row.get(name) for row in rows] for name in (*inputs, wanted.label)})
     except pa.ArrowException:
         raise InvalidInput("values of one input or label are of several kinds") from None
+    return table, dict(left_out)
 
 
 def _vote(answers: Sequence[Any]) -> Any:
