@@ -134,16 +134,24 @@ def only(labels: Any) -> Any:
     return LeftOut.SEVERAL if labels else LeftOut.UNLABELLED
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    """Read an export: a JSON array, JSON Lines, or a table such as CSV."""
-    if path.suffix.lower() not in (".json", ".jsonl", ".ndjson"):
-        found: list[dict[str, Any]] = open_table(path).in_memory().to_pylist()
+def records(path: Path, texts: Sequence[str | None] | None = None) -> list[dict[str, Any]]:
+    """Read an export: a JSON array, JSON Lines, or a table.
+
+    `texts` are columns of CSV that stay as they are written; without it, CSV is refused: a cell
+    does not say whether it has one label or several.
+    """
+    ending = path.suffix.lower()
+    if ending not in (".json", ".jsonl", ".ndjson"):
+        if texts is None and ending in (".csv", ".tsv"):
+            raise InvalidInput(f"{ending} given: export it as JSON, which tells labels apart")
+        kept = [name for name in texts or () if name is not None]
+        found: list[dict[str, Any]] = open_table(path, texts=kept).in_memory().to_pylist()
         return found
     try:
         text = path.read_text(encoding="utf-8-sig")
         read = (
             json.loads(text)
-            if path.suffix.lower() == ".json"
+            if ending == ".json"
             else [json.loads(line) for line in text.split("\n") if line.strip()]
         )
     except OSError as error:
