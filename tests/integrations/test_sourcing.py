@@ -121,6 +121,8 @@ def test_what_is_left_out_must_be_accepted(bench: Workbench) -> None:
         ('{"id": 1, "text": "x"}', "no label 'label' (there are 'id', 'text')"),
         ('{"id": 1, "label": [[0, 3, "X"]]}', "spans"),
         ("\xff", "no JSON"),
+        ('{"id": 1, "label": {"a": 1}}', "no export of doccano that can be read"),
+        ('{"id": 1, "label": []}', "no example has a label (not labelled)"),
     ],
 )
 def test_bad_files_are_one_line_and_nothing_is_written(

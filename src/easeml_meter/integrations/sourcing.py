@@ -16,12 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.integrations.registry import Group, find
 from easeml_meter.tables.memory import as_source
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.source import Held, Source
-from easeml_meter.tables.wording import about, named, no_column
+from easeml_meter.tables.wording import about, excerpt, named, no_column
 
 OWN_ID = "id"
 """What `--id` calls the tool's own id of an example, unless an input has that name."""
@@ -73,7 +73,7 @@ def rows_from(
     """
     source = find(Group.SOURCES, name)
     with about(path):
-        table, left_out = source(path, wanted)
+        table, left_out = _read(name, source, path, wanted)
     if not left_out:
         return _held(table, path), ""
     total = table.num_rows + sum(left_out.values())
@@ -85,6 +85,20 @@ def rows_from(
         why = "without the hard ones the sample is no longer random"
         raise InvalidInput(f"{named(path)}: {line}: {why}; --allow-left-out to go on")
     return _held(table, path), line
+
+
+def _read(name: str, source: Any, path: Path, wanted: WantedColumns) -> Rows:
+    """Refuse in one line whatever a source trips over: an export may hold anything."""
+    try:
+        found: Rows = source(path, wanted)
+    except MeterError:
+        raise
+    except Exception as error:
+        reason = excerpt(f"{type(error).__name__}: {error}", 100)
+        raise InvalidInput(f"no export of {name} that can be read ({reason})") from None
+    if not found[0].num_rows:
+        raise InvalidInput(f"no example has a label ({', '.join(found[1])})")
+    return found
 
 
 def _held(table: pa.Table, path: Path) -> Source:
