@@ -180,6 +180,24 @@ def test_an_event_that_gives_strangers_the_secrets_is_refused(session: Session) 
     assert session.meter.status().signals == ()
 
 
+def test_a_meter_that_came_with_the_checkout_is_not_asked(session: Session) -> None:
+    """Without a server, the gate opened by what a folder of the pull request told."""
+    session.submit(0, 0, model=COMMIT)
+    checkout = session.folder / "meter"
+    done = act(checkout, METER_SERVER="", METER_FOLDER="", METER_TOKEN="emt_secret")
+    assert (done.returncode, outputs(checkout)) == (2, {})
+    assert done.stdout.startswith("::error title=Overfitting meter::no server given")
+
+
+@pytest.mark.parametrize("event", ["issue_comment", "workflow_run"])
+def test_an_event_of_the_default_branch_needs_a_name(session: Session, event: str) -> None:
+    """The model of a pull request got the answer of the default branch, free, and passed by it."""
+    session.submit(0, 0, model=COMMIT)
+    given = files(session, 25, 0) | {"GITHUB_EVENT_NAME": event}
+    assert act(session.folder, **given).returncode == 2
+    assert act(session.folder, METER_MODEL="a" * 40, **given).returncode == 6
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_harmless(session: Session, name: str) -> None:
     session.submit(0, 0, model=name)
