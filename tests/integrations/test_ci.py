@@ -304,6 +304,16 @@ def test_the_job_of_gitlab(session: Session) -> None:
     assert not list(session.folder.rglob("pwned"))
 
 
+def test_the_job_of_gitlab_asks_no_meter_of_the_checkout(session: Session) -> None:
+    """Without the variables of the project, a folder of the merge request opened the gate."""
+    given = files(session, 0, 0) | {"METER_FOLDER": ""}
+    session.folder = session.folder / "meter"
+    done = gitlab(session, **given)
+    assert done.returncode != 0
+    assert "METER_SERVER is not set in this pipeline" in done.stderr
+    assert session.meter.status().signals == ()
+
+
 def test_one_job_of_gitlab_at_a_time_started_by_a_person() -> None:
     job = loaded("integrations/gitlab/meter.gitlab-ci.yml")[".meter"]
     assert (job["resource_group"], job["interruptible"]) == ("meter", False)
