@@ -153,7 +153,7 @@ def test_a_log_that_only_inspect_opens_says_what_to_install(
 def test_a_scorer_is_a_loss_in_a_notebook_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop runs there already, in which no other can be started."""
     package = ModuleType("inspect_ai")
-    parts = {
+    parts: dict[str, dict[str, Any]] = {
         "scorer": {"value_to_float": lambda: float, "Target": str},
         "model": {"ModelOutput": SimpleNamespace(from_content=lambda _, text: text)},
         "solver": {"TaskState": SimpleNamespace},
@@ -170,6 +170,6 @@ def test_a_scorer_is_a_loss_in_a_notebook_too(monkeypatch: pytest.MonkeyPatch) -
 
     async def notebook() -> list[float]:
         losses = as_loss(same)(np.array(["a", "b"]), np.array(["a", "c"]))
-        return losses.tolist()
+        return [float(each) for each in losses]
 
     assert asyncio.run(notebook()) == [0.0, 1.0]

@@ -55,7 +55,7 @@ def test_other_targets_are_no_inputs_and_ids_stay_as_written(tmp_path: Path) -> 
 def test_one_target_is_no_class_of_its_own(tmp_path: Path) -> None:
     """With a label that was mistyped, all rows of target 1 were of a class "target"."""
     (tmp_path / "s.csv").write_text("id,target\n1,1\n2,0\n")
-    with pytest.raises(InvalidInput, match="no label 'taget' .did you mean 'target'"):
+    with pytest.raises(InvalidInput, match=r"no label 'taget' .did you mean 'target'"):
         rows(tmp_path / "s.csv", WantedColumns("taget", "id"))
 
 

@@ -14,8 +14,8 @@ from tests.core.test_gate import told
 
 from easeml_meter.errors import MeterError
 from easeml_meter.integrations import registry, reporting
-from easeml_meter.meter import Meter
 from easeml_meter.integrations.registry import Group
+from easeml_meter.meter import Meter
 
 
 @pytest.fixture

@@ -47,8 +47,7 @@ def _answers(records: list[dict[str, Any]]) -> list[Any]:
     rejected = [each.get("label") for each in records if each["answer"] == "reject"]
     given = [_answer(each) for each in records]
     return [
-        LeftOut.DISAGREE if given.count(each) <= rejected.count(each) else each
-        for each in given
+        LeftOut.DISAGREE if given.count(each) <= rejected.count(each) else each for each in given
     ]
 
 

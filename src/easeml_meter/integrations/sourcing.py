@@ -123,7 +123,9 @@ def gather(examples: Sequence[Example], wanted: WantedColumns) -> Rows:
     # Of all rows: the first may lack an input that others have.
     inputs = dict.fromkeys(name for row in rows for name in row if name != wanted.label)
     try:
-        table = pa.table({name: [row.get(name) for row in rows] for name in (*inputs, wanted.label)})
+        table = pa.table(
+            {name: [row.get(name) for row in rows] for name in (*inputs, wanted.label)}
+        )
     except pa.ArrowException:
         raise InvalidInput("values of one input or label are of several kinds") from None
     return table, dict(left_out)
