@@ -17,6 +17,8 @@ from typing import Any
 METER = Path(sys.executable).with_name("meter")
 WRONG_INPUT, NOT_ALLOWED, CLOSED = 2, 5, 6
 """Exit codes of `meter`."""
+OF_ANOTHER_COMMIT = ("issue_comment", "workflow_run")
+"""Events for a pull request whose GITHUB_SHA has nothing of it."""
 
 
 def main() -> int:
@@ -26,8 +28,14 @@ def main() -> int:
     if given("GITHUB_EVENT_NAME") == "pull_request_target":
         # This event hands the secrets to whoever opens a pull request.
         return failed(NOT_ALLOWED, "pull_request_target: strangers could spend the test set")
+    if not (given("METER_SERVER") or given("METER_FOLDER")):
+        # `meter` would take this folder: the checkout, whose own meter could tell anything.
+        return failed(WRONG_INPUT, "no server given: set it, and pass it on as `server`")
     if given("METER_SERVER") and not given("METER_TOKEN"):
         return without_token(head)
+    if given("GITHUB_EVENT_NAME") in OF_ANOTHER_COMMIT and not given("METER_MODEL"):
+        words = "its commit is that of the default branch: name the model by `model`"
+        return failed(WRONG_INPUT, f"{given('GITHUB_EVENT_NAME')}: {words}")
     # GITHUB_SHA of a pull request is a merge commit: a new one whenever the target branch moves.
     model = given("METER_MODEL") or head.get("sha") or given("GITHUB_SHA")
     limits = options("fail-above", "most-loss")

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.service.helpers import small_spec
+from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.core.gate import Gate, last_told
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, BASELINE, NO_READING, REVERTED
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, WrongPhase
 
@@ -69,6 +69,14 @@ def test_a_promised_loss_is_compared(promised: float | None, passed: bool) -> No
     verdict = Gate(most_loss=0.2).judge(told(1, true_loss_at_most=promised))
     assert verdict.passed is passed
     assert bool(verdict.reasons) is not passed
+
+
+def test_the_model_that_others_are_compared_with_has_no_promised_loss() -> None:
+    """Nothing is promised of it, and it passed every limit."""
+    baseline = told(BASELINE, spec=condition_spec(question="n - o > 0 +/- 0.3"))
+    assert Gate().judge(baseline).passed
+    verdict = Gate(most_loss=0.2).judge(baseline)
+    assert verdict.reasons == ("the true loss is unknown, not at most 0.2",)
 
 
 @pytest.mark.parametrize("asked", [{}, {"fail_above": 0}, {"most_loss": float("nan")}])

@@ -180,6 +180,25 @@ def test_an_event_that_gives_strangers_the_secrets_is_refused(session: Session) 
     assert session.meter.status().signals == ()
 
 
+def test_a_meter_that_came_with_the_checkout_is_not_asked(session: Session) -> None:
+    """Without a server, the gate opened by what a folder of the pull request told."""
+    session.submit(0, 0, model=COMMIT)
+    checkout = session.folder / "meter"
+    nowhere = {"METER_SERVER": "", "METER_FOLDER": "", "METER_TOKEN": "emt_secret"}
+    done = act(checkout, **nowhere)
+    assert (done.returncode, outputs(checkout)) == (2, {})
+    assert done.stdout.startswith("::error title=Overfitting meter::no server given")
+
+
+@pytest.mark.parametrize("event", ["issue_comment", "workflow_run"])
+def test_an_event_of_the_default_branch_needs_a_name(session: Session, event: str) -> None:
+    """The model of a pull request got the answer of the default branch, free, and passed by it."""
+    session.submit(0, 0, model=COMMIT)
+    given = files(session, 25, 0) | {"GITHUB_EVENT_NAME": event}
+    assert act(session.folder, **given).returncode == 2
+    assert act(session.folder, METER_MODEL="a" * 40, **given).returncode == 6
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_harmless(session: Session, name: str) -> None:
     session.submit(0, 0, model=name)
@@ -286,6 +305,16 @@ def test_the_job_of_gitlab(session: Session) -> None:
     assert not list(session.folder.rglob("pwned"))
 
 
+def test_the_job_of_gitlab_asks_no_meter_of_the_checkout(session: Session) -> None:
+    """Without the variables of the project, a folder of the merge request opened the gate."""
+    given = files(session, 0, 0) | {"METER_FOLDER": ""}
+    session.folder = session.folder / "meter"
+    done = gitlab(session, **given)
+    assert done.returncode != 0
+    assert "METER_SERVER is not set in this pipeline" in done.stderr
+    assert session.meter.status().signals == ()
+
+
 def test_one_job_of_gitlab_at_a_time_started_by_a_person() -> None:
     job = loaded("integrations/gitlab/meter.gitlab-ci.yml")[".meter"]
     assert (job["resource_group"], job["interruptible"]) == ("meter", False)
@@ -319,6 +348,11 @@ def test_the_examples_of_the_page_avoid_its_traps() -> None:
     (step,) = (step for step in workflow["jobs"]["gate"]["steps"] if "meter" in step["uses"])
     assert set(step["with"]) <= set(loaded("action.yml")["inputs"])
     assert "secrets.METER_TOKEN" in step["with"]["token"]
+    # GitHub counts a skipped job as passed: it runs whatever became of the predictions, and asks.
+    gate, given = workflow["jobs"]["gate"], "needs.predict.result == 'success'"
+    assert gate["if"] == "always()"
+    assert gate["steps"][0]["if"] == given
+    assert all(given in step["with"][name] for name in ("test", "validation"))
     # Whatever runs the pull request's code has no token.
     assert "secrets" not in json.dumps(workflow["jobs"]["predict"])
     assert template["include"][0]["file"] == "integrations/gitlab/meter.gitlab-ci.yml"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.integrations.artefacts import FOLDER, scored
 from tests.service.helpers import small_spec
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.integrations.inspect import read
+from easeml_meter.integrations.inspect import as_loss, read
 from easeml_meter.integrations.reading import Reading
 from easeml_meter.spec import MeterSpec
 
@@ -138,9 +142,34 @@ def test_a_score_that_is_not_a_number_counts_as_failed(tmp_path: Path) -> None:
 def test_a_log_that_only_inspect_opens_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "inspect_ai.log", None)
+    monkeypatch.setitem(sys.modules, "inspect_ai.log", None)
     (tmp_path / "a.eval").write_bytes(b"PK")
     with pytest.raises(InvalidInput, match="pip install inspect-ai, or write logs with"):
         read(tmp_path / "a.eval", INCLUDES)
     with pytest.raises(InvalidInput, match="no such file"):
         read(tmp_path / "b.eval", INCLUDES)
+
+
+def test_a_scorer_is_a_loss_in_a_notebook_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop runs there already, in which no other can be started."""
+    package = ModuleType("inspect_ai")
+    parts: dict[str, dict[str, Any]] = {
+        "scorer": {"value_to_float": lambda: float, "Target": str},
+        "model": {"ModelOutput": SimpleNamespace(from_content=lambda _, text: text)},
+        "solver": {"TaskState": SimpleNamespace},
+    }
+    for name, content in parts.items():
+        part = ModuleType(f"inspect_ai.{name}")
+        vars(part).update(content)
+        setattr(package, name, part)
+        monkeypatch.setitem(sys.modules, part.__name__, part)
+    monkeypatch.setitem(sys.modules, "inspect_ai", package)
+
+    async def same(state: Any, target: str) -> Any:
+        return SimpleNamespace(value=state.output == target)
+
+    async def notebook() -> list[float]:
+        losses = as_loss(same)(np.array(["a", "b"]), np.array(["a", "c"]))
+        return [float(each) for each in losses]
+
+    assert asyncio.run(notebook()) == [0.0, 1.0]

@@ -37,6 +37,28 @@ def test_one_column_for_each_class_is_one_label() -> None:
     assert left_out == {"not labelled": 1, "more than one label": 1}
 
 
+def test_other_targets_are_no_inputs_and_ids_stay_as_written(tmp_path: Path) -> None:
+    """Whoever got the inputs of the test set was told its other targets."""
+    content = "id,toxic,insult,weight,Usage\n007,1,0,2,Private\n08,0,1,1,Private\n"
+    (tmp_path / "s.csv").write_text(content)
+    wanted = WantedColumns("toxic", "id", usage="Private")
+    assert rows(tmp_path / "s.csv", wanted)[0].to_pylist() == [
+        {"id": "007", "toxic": 1},
+        {"id": "08", "toxic": 0},
+    ]
+    weighed = rows(tmp_path / "s.csv", replace(wanted, columns=["weight"]))[0]
+    assert weighed.column_names == ["id", "toxic", "weight"]
+    with pytest.raises(InvalidInput, match="no column 'key'"):
+        rows(tmp_path / "s.csv", replace(wanted, id_column="key"))
+
+
+def test_one_target_is_no_class_of_its_own(tmp_path: Path) -> None:
+    """With a label that was mistyped, all rows of target 1 were of a class "target"."""
+    (tmp_path / "s.csv").write_text("id,target\n1,1\n2,0\n")
+    with pytest.raises(InvalidInput, match=r"no label 'taget' .did you mean 'target'"):
+        rows(tmp_path / "s.csv", WantedColumns("taget", "id"))
+
+
 @pytest.mark.parametrize("columns", ["probabilities", "classes"])
 def test_a_submission_is_read_as_it_is(tmp_path: Path, columns: str) -> None:
     """Sealed from a solution of one column for each class; ids come in any order."""

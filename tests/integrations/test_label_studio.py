@@ -73,3 +73,14 @@ def test_spans_are_refused(tmp_path: Path) -> None:
 def test_a_control_that_is_not_there_is_refused(path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"no label 'knd' .did you mean 'kind'"):
         rows(path, replace(INPUTS, label="knd"))
+
+
+def test_labels_and_ids_of_csv_are_what_is_written(tmp_path: Path) -> None:
+    """007 and 7 were one class, and NA was no label."""
+    lines = ["annotation_id,id,mail_id,text,kind"]
+    kinds = ["007", "7", "1.0", "true", "NA", '"a, ""b"""']
+    lines += [f"{at},{at},0{at},x,{kind}" for at, kind in enumerate(kinds)]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    table, _ = rows(tmp_path / "x.csv", INPUTS)
+    assert table["kind"].to_pylist() == [*kinds[:-1], 'a, "b"']
+    assert table["mail_id"].to_pylist() == [f"0{at}" for at in range(len(kinds))]

@@ -75,6 +75,15 @@ def test_documents_without_ids_go_by_their_numbers(copied: Path) -> None:
     assert read(path, ACC).ids == tuple(map(str, range(12)))
 
 
+def test_texts_may_have_any_separator_of_lines(copied: Path) -> None:
+    """The harness writes them as they are; only a line feed ends a document."""
+    path = samples("hidden", copied)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    texts = [json.dumps(line | {"resps": "a\u2028b\x85c"}, ensure_ascii=False) for line in lines]
+    path.write_text("\r\n".join(texts) + "\n", encoding="utf-8")
+    assert read(path, ACC) == read(samples("hidden"), ACC)
+
+
 def test_documents_that_repeat_are_refused(copied: Path) -> None:
     path = change(samples("hidden", copied), doc={"id": "same"})
     with pytest.raises(InvalidInput, match="more than once: 'same'"):

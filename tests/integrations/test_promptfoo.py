@@ -71,11 +71,17 @@ def _text(results: Any) -> None:
     results["results"][0]["score"] = "high"
 
 
+def _shared_id(results: Any) -> None:
+    """Two tests were averaged, as if they were repeats of one."""
+    results["results"][1]["testCase"]["metadata"]["id"] = "h0"
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (_version, "results of version 4, 3 needed"),
         (_nameless, "test 0: no id: give it metadata"),
+        (_shared_id, "tests with other vars have the id 'h0': give each test"),
         (_text, "'high' given, a finite number needed"),
     ],
 )

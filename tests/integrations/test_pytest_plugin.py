@@ -88,8 +88,10 @@ def test_a_good_model_passes_and_is_recorded(session: Session) -> None:
     }
 
 
-def test_a_model_above_the_band_fails_in_one_line(session: Session) -> None:
-    code = written(session, len(session.test_labels), 0)
+@pytest.mark.parametrize("limits", ["max_band=2", "2"])
+def test_a_model_above_the_band_fails_in_one_line(session: Session, limits: str) -> None:
+    """The band without its name was not read, and every model passed."""
+    code = written(session, len(session.test_labels), 0, limits)
     out, properties = run(session.folder, code, "--meter")
     assert "1 failed" in out
     failed = [line for line in out.splitlines() if line.startswith("failed: ")]
@@ -122,7 +124,12 @@ def test_workers_of_xdist_share_one_answer(session: Session) -> None:
     ("limits", "words"),
     [
         ("max_band=9", "invalid: fail-above: 9 given, the number of a band, at most 3"),
+        ("9", "invalid: fail-above: 9 given, the number of a band, at most 3"),
         ("most_loss=float('nan')", "invalid: most-loss: nan given"),
+        ("max_bands=2", "invalid: meter marker: 'max_bands=2' given, numbers max_band or most_"),
+        ("2, max_band=2", "'2, max_band=2' given"),
+        ("2, 0.5, 3", "'2, 0.5, 3' given"),
+        ("'2'", "given, numbers max_band"),
     ],
 )
 def test_a_limit_that_no_answer_can_pass_is_refused_first(

@@ -12,8 +12,10 @@ import pytest
 from tests.cli.workbench import Workbench, animals
 from tests.core.test_gate import told
 
+from easeml_meter.errors import MeterError
 from easeml_meter.integrations import registry, reporting
 from easeml_meter.integrations.registry import Group
+from easeml_meter.meter import Meter
 
 
 @pytest.fixture
@@ -66,6 +68,31 @@ def test_a_tracker_that_is_down_takes_no_answer_away(
     assert shown.code == 0
     assert "Step 1: band 1" in shown.out
     assert shown.err == "meter: warning: not reported to down: ConnectionError: no route to host\n"
+
+
+def test_a_server_that_goes_away_after_the_answer_leaves_the_exit_code(
+    bench: Workbench, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was exit code 1, before the gate had judged the answer."""
+
+    def away(*_: object, **__: object) -> None:
+        raise MeterError("the server does not answer")
+
+    report = ("--report", "markdown=m.md", "--fail-above", 1)
+    monkeypatch.setattr(Meter, "status", away)
+    shown = bench.run("submit", *files, "-C", "meter", *report)
+    assert shown.code == 0
+    assert "passed: model" in shown.out
+    assert shown.err == "meter: warning: not reported: the server does not answer\n"
+
+
+def test_what_a_tracker_prints_does_not_follow_the_json(
+    bench: Workbench, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, "loud", lambda _: lambda *_: print("View run at https://..."))
+    shown = bench.run("submit", *files, "-C", "meter", "--report", "loud", "--json")
+    assert json.loads(shown.out)["band"] == 1
+    assert shown.err == "View run at https://...\n"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,34 @@ def test_what_is_left_out_is_counted_by_reason(answers: list[Any], reason: str) 
     assert labelled(*answers) == {reason: 1}
 
 
+@pytest.mark.parametrize("label", [each.value for each in LeftOut])
+def test_a_label_that_is_called_like_a_reason_is_a_label(label: str) -> None:
+    """Loans are approved or rejected: all of one class were left out."""
+    assert labelled(label) == [{"text": "x", "id": 1, "kind": label}]
+    assert labelled(label, LeftOut.SKIPPED) == labelled(label)
+
+
+def test_inputs_are_those_of_all_examples_in_any_order() -> None:
+    """Those that the first example lacks were dropped."""
+    short, whole = Example({"text": "a"}, ["x"], 1), Example({"text": "b", "lang": "en"}, ["x"], 2)
+    rows = [
+        {"text": "a", "lang": None, "id": 1, "kind": "x"},
+        {"text": "b", "lang": "en", "id": 2, "kind": "x"},
+    ]
+    assert gather([short, whole], WANTED)[0].to_pylist() == rows
+    table = gather([whole, short], WANTED)[0]
+    assert table.to_pylist() == rows[::-1]
+    assert table.column_names[-1] == "kind"
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_ids_of_the_data_and_of_the_tool_are_not_mixed(first: int) -> None:
+    """An example without an id in its data got the tool's, which is another example's there."""
+    pair = Example({"text": "a", "id": 2}, ["x"], 1), Example({"text": "b"}, ["x"], 2)
+    table, _ = gather([pair[first], pair[1 - first]], WANTED)
+    assert {row["text"]: row["id"] for row in table.to_pylist()} == {"a": 2, "b": None}
+
+
 @pytest.fixture
 def bench(tmp_path: Path) -> Workbench:
     """Make a desk with more mails than its meter needs, of which one is skipped."""
@@ -93,6 +121,8 @@ def test_what_is_left_out_must_be_accepted(bench: Workbench) -> None:
         ('{"id": 1, "text": "x"}', "no label 'label' (there are 'id', 'text')"),
         ('{"id": 1, "label": [[0, 3, "X"]]}', "spans"),
         ("\xff", "no JSON"),
+        ('{"id": 1, "label": {"a": 1}}', "no export of doccano that can be read"),
+        ('{"id": 1, "label": []}', "no example has a label (not labelled)"),
     ],
 )
 def test_bad_files_are_one_line_and_nothing_is_written(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -175,7 +177,9 @@ def submit(
         elif gate is None:  # a gate has the last word
             next_step(place, "status")
     if reporters:
-        _report(meter, signal, reporters)
+        # What trackers print must not follow the JSON.
+        with redirect_stdout(sys.stderr if as_json else sys.stdout):
+            _report(meter, signal, reporters)
     if gate is not None:
         close(gate.judge(signal), options, shown=not as_json)
 
@@ -238,8 +242,12 @@ def _report(meter: MeterVerbs, signal: Signal, reporters: dict[str, Report]) -> 
     """Report an answer; what fails is a warning, since the answer is given and charged."""
     from easeml_meter.integrations.reporting import report_all
 
-    view = meter.status(generation=signal.generation, tenant=signal.tenant)
-    for line in report_all(reporters, signal, view):
+    try:
+        view = meter.status(generation=signal.generation, tenant=signal.tenant)
+        failed = report_all(reporters, signal, view)
+    except MeterError as error:
+        failed = [f"not reported: {error}"]
+    for line in failed:
         click.echo(f"meter: warning: {line}", err=True)
 
 

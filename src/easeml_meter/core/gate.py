@@ -69,8 +69,8 @@ class Gate:
             reasons.append(f"there is no band to go by ({name_of(signal.answer)})")
         elif self.fail_above is not None and (signal.band or 0) > self.fail_above:
             reasons.append(f"band {signal.band} is above band {self.fail_above}")
-        # Without a reading nothing is promised of the loss, and that was said above.
-        if self.most_loss is not None and (signal.band is not None or signal.passed):
+        # Where an answer has failed already, that says enough.
+        if self.most_loss is not None and (signal.band is not None or not reasons):
             promised = signal.true_loss_at_most
             if promised is None or promised > self.most_loss:
                 bound = "unknown" if promised is None else f"at most {at_most(promised)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,8 @@ def as_loss(score: Callable[..., Any]) -> Callable[[Any, Any], Losses]:
                 found.append(1.0 - number(judgement.value))
             return found
 
-        return np.array(asyncio.run(judged()))
+        # In a thread of its own: in that of a notebook, a loop is running already.
+        with ThreadPoolExecutor(1) as alone:
+            return np.array(alone.submit(asyncio.run, judged()).result())
 
     return loss

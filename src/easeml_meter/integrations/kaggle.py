@@ -26,12 +26,17 @@ def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return the rows of one usage; a target of one column for each class becomes one label."""
     if wanted.id_column is None:
         raise InvalidInput("the column of ids is not given: --id NAME")
-    table = _used(open_table(path, texts=[wanted.label]).in_memory(), wanted)
+    opened = open_table(path, texts=[wanted.label, wanted.id_column])
+    opened.require(wanted.id_column)
+    table = _used(opened.in_memory(), wanted)
     if wanted.label in table.column_names:
-        return table, {}
+        # The other columns are targets, too, or say how a row is scored: no inputs.
+        named = {wanted.id_column, wanted.label, *(wanted.columns or ())}
+        return table.select([name for name in table.column_names if name in named]), {}
     classes = [name for name in table.column_names if name != wanted.id_column]
     found = table.to_pylist()
-    if not all(each[name] in (0, 1) for each in found for name in classes):
+    one_hot = all(each[name] in (0, 1) for each in found for name in classes)
+    if len(classes) == 1 or not one_hot:
         raise no_label(wanted.label, classes)
     return gather(
         [

@@ -30,7 +30,8 @@ _UNCOUNTED = "skipped tasks, which only an export as JSON has"
 
 def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return one row for each task."""
-    found = records(path)
+    # As written: 007 is no number, and NA may be a label.
+    found = records(path, texts=(wanted.label, wanted.id_column, OWN_ID))
     if all("data" in each and "annotations" in each for each in found):
         return _from_tasks(found, wanted)
     return _from_annotations(found, wanted)

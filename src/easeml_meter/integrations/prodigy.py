@@ -34,12 +34,21 @@ def rows(path: Path, wanted: WantedColumns) -> Rows:
                 for name, value in each[0].items()
                 if name not in _ADDED and not name.startswith("_")
             },
-            [_answer(one) for one in each],
+            _answers(each),
             own,
         )
         for own, each in inputs.items()
     ]
     return gather(examples, wanted)
+
+
+def _answers(records: list[dict[str, Any]]) -> list[Any]:
+    """Return what was said of one input; a label that as many rejected as accepted is none."""
+    rejected = [each.get("label") for each in records if each["answer"] == "reject"]
+    given = [_answer(each) for each in records]
+    return [
+        LeftOut.DISAGREE if given.count(each) <= rejected.count(each) else each for each in given
+    ]
 
 
 def _answer(record: dict[str, Any]) -> Any:

@@ -14,7 +14,7 @@ from easeml_meter.integrations.reading import (
     read_json,
 )
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.wording import some
+from easeml_meter.tables.wording import excerpt, some
 
 _VERSION = 3
 _ERROR = 2
@@ -27,7 +27,7 @@ def read(path: Path, spec: MeterSpec) -> Reading:
 
     Raises:
         InvalidInput: it is of another version, has several prompts or providers, or a test has no
-            id in its metadata.
+            id in its metadata, or that of a test with other vars.
     """
     metric = needed_metric(spec, _KNOWN)
     results = read_json(path)["results"]
@@ -41,7 +41,13 @@ def read(path: Path, spec: MeterSpec) -> Reading:
             f"several models: {some(pairs)}: evaluate one provider with one prompt at a time"
         )
     scores: dict[str, list[float]] = {}
+    vars_of: dict[str, Any] = {}
     for row in rows:
+        # A list in vars makes several tests of one: they are no repeats, and no single example.
+        given = row["testCase"].get("vars")
+        if vars_of.setdefault(_id(row), given) != given:
+            needed = "give each test an id of its own, and vars without lists"
+            raise InvalidInput(f"tests with other vars have the id {excerpt(_id(row))}: {needed}")
         scores.setdefault(_id(row), []).append(_score(row, metric, spec))
     means = tuple(sum(each) / len(each) for each in scores.values())
     return Reading(tuple(scores), means)

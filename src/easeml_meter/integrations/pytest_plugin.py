@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -56,7 +57,7 @@ def meter(request: pytest.FixtureRequest) -> Iterator[Asked]:
     if not request.config.getoption("--meter"):
         pytest.skip(_OFF)
     marker = request.node.get_closest_marker("meter")
-    gate = _plainly(lambda: _gate(**(marker.kwargs if marker else {})))
+    gate = None if marker is None else _plainly(lambda: _asked_by(marker))
     opened = _plainly(lambda: _open(request.config))
     try:
         if gate is not None:
@@ -117,6 +118,18 @@ def _plainly(work: Callable[[], Found]) -> Found:
         return work()
     except MeterError as error:
         pytest.fail(f"{error.word}: {error}", pytrace=False)
+
+
+def _asked_by(marker: pytest.Mark) -> Gate | None:
+    """Return the gate of a marker; a limit that is not understood must not let a model pass."""
+    from easeml_meter.errors import invalid
+
+    try:
+        return _gate(*marker.args, **marker.kwargs)
+    except TypeError:
+        given = map(repr, marker.args), (f"{name}={each!r}" for name, each in marker.kwargs.items())
+        words = ", ".join(chain(*given))
+        raise invalid("meter marker", words, "numbers max_band or most_loss needed") from None
 
 
 def _gate(max_band: int | None = None, most_loss: float | None = None) -> Gate | None:

@@ -115,7 +115,9 @@ def read_json(path: Path) -> Any:
 
 def read_json_lines(path: Path) -> list[Any]:
     """Return what the lines of a file hold."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    # Not by splitlines: U+2028 and others stand in texts as they are.
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines if line.strip()]
 
 
 def needed_metric(spec: MeterSpec, known: str) -> str:

@@ -10,25 +10,25 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.integrations.registry import Group, find
 from easeml_meter.tables.memory import as_source
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.source import Held, Source
-from easeml_meter.tables.wording import about, named, no_column
+from easeml_meter.tables.wording import about, excerpt, named, no_column
 
 OWN_ID = "id"
 """What `--id` calls the tool's own id of an example, unless an input has that name."""
 
 
-class LeftOut(StrEnum):
-    """Why an example has no label."""
+class LeftOut(Enum):
+    """Why an example has no label; no text, since a label may be called "rejected"."""
 
     DISAGREE = "annotators disagree"
     SKIPPED = "skipped"
@@ -73,7 +73,7 @@ def rows_from(
     """
     source = find(Group.SOURCES, name)
     with about(path):
-        table, left_out = source(path, wanted)
+        table, left_out = _read(name, source, path, wanted)
     if not left_out:
         return _held(table, path), ""
     total = table.num_rows + sum(left_out.values())
@@ -87,29 +87,48 @@ def rows_from(
     return _held(table, path), line
 
 
+def _read(name: str, source: Any, path: Path, wanted: WantedColumns) -> Rows:
+    """Refuse in one line whatever a source trips over: an export may hold anything."""
+    try:
+        found: Rows = source(path, wanted)
+    except MeterError:
+        raise
+    except Exception as error:
+        reason = excerpt(f"{type(error).__name__}: {error}", 100)
+        raise InvalidInput(f"no export of {name} that can be read ({reason})") from None
+    if not found[0].num_rows:
+        raise InvalidInput(f"no example has a label ({', '.join(found[1])})")
+    return found
+
+
 def _held(table: pa.Table, path: Path) -> Source:
     held = as_source(table, "rows", a_set=True)
     return replace(held, title=named(path)) if isinstance(held, Held) else held
 
 
-def gather(examples: Iterable[Example], wanted: WantedColumns) -> Rows:
+def gather(examples: Sequence[Example], wanted: WantedColumns) -> Rows:
     """Give each example one label, and count those that have none."""
     rows, left_out = [], Counter[str]()
+    # Either kind of id for all examples: of both together, two may be the same.
+    own = wanted.id_column == OWN_ID and all(OWN_ID not in each.inputs for each in examples)
     for each in examples:
         label = _vote(each.answers)
         if isinstance(label, LeftOut):
-            left_out[str(label)] += 1
+            left_out[label.value] += 1
             continue
-        row = dict(each.inputs)
-        if wanted.id_column == OWN_ID and each.own_id is not None:
-            row.setdefault(OWN_ID, each.own_id)
-        if wanted.label in row:
+        if wanted.label in each.inputs:
             raise InvalidInput(f"{wanted.label!r} is the label and an input: rename one of them")
-        rows.append(row | {wanted.label: label})
+        ids = {OWN_ID: each.own_id} if own and each.own_id is not None else {}
+        rows.append({**each.inputs, **ids, wanted.label: label})
+    # Of all rows: the first may lack an input that others have.
+    inputs = dict.fromkeys(name for row in rows for name in row if name != wanted.label)
     try:
-        return pa.Table.from_pylist(rows), dict(left_out)
+        table = pa.table(
+            {name: [row.get(name) for row in rows] for name in (*inputs, wanted.label)}
+        )
     except pa.ArrowException:
         raise InvalidInput("values of one input or label are of several kinds") from None
+    return table, dict(left_out)
 
 
 def _vote(answers: Sequence[Any]) -> Any:
@@ -131,16 +150,24 @@ def only(labels: Any) -> Any:
     return LeftOut.SEVERAL if labels else LeftOut.UNLABELLED
 
 
-def records(path: Path) -> list[dict[str, Any]]:
-    """Read an export: a JSON array, JSON Lines, or a table such as CSV."""
-    if path.suffix.lower() not in (".json", ".jsonl", ".ndjson"):
-        found: list[dict[str, Any]] = open_table(path).in_memory().to_pylist()
+def records(path: Path, texts: Sequence[str | None] | None = None) -> list[dict[str, Any]]:
+    """Read an export: a JSON array, JSON Lines, or a table.
+
+    `texts` are columns of CSV that stay as they are written; without it, CSV is refused: a cell
+    does not say whether it has one label or several.
+    """
+    ending = path.suffix.lower()
+    if ending not in (".json", ".jsonl", ".ndjson"):
+        if texts is None and ending in (".csv", ".tsv"):
+            raise InvalidInput(f"{ending} given: export it as JSON, which tells labels apart")
+        kept = [name for name in texts or () if name is not None]
+        found: list[dict[str, Any]] = open_table(path, texts=kept).in_memory().to_pylist()
         return found
     try:
         text = path.read_text(encoding="utf-8-sig")
         read = (
             json.loads(text)
-            if path.suffix.lower() == ".json"
+            if ending == ".json"
             else [json.loads(line) for line in text.split("\n") if line.strip()]
         )
     except OSError as error:
