@@ -77,6 +77,22 @@ def test_login_with_a_token(site: Live, tmp_path: Path, monkeypatch: pytest.Monk
     assert "give --name" in desk.run("login", "--server", site.address).err
 
 
+@pytest.mark.parametrize("given", ["{} ", " {}", "{}\n", "\t{}", "{} {}", "{}\N{NO-BREAK SPACE}"])
+def test_a_token_with_more_around_it_is_refused_and_not_shown(
+    given: str, site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the line that refused one with a space at its end showed it."""
+    token = site.served.tokens["stranger"]
+    desk = Workbench(tmp_path)
+    monkeypatch.setenv("METER_TOKEN", given.format(token, token))
+    shown = desk.run("meters", "--server", site.address)
+    assert (shown.code, shown.out) == (2, "")
+    assert "letters and digits only" in shown.err
+    assert token[4:] not in shown.err
+    typed = desk.run("login", "--server", site.address, "--token", given.format(token, token))
+    assert (typed.code, typed.err) == (2, shown.err)
+
+
 def test_logout_from_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with live(tmp_path / "server") as site:
         monkeypatch.setenv("METER_TOKEN", site.served.tokens["stranger"])

@@ -58,6 +58,10 @@ class Connection:
             import httpx
         except ImportError as error:
             raise not_installed("the client needs", error, "client") from error
+        # The library that refuses such a header would show it, with the token in it.
+        if token and not (token.isascii() and token.isprintable() and " " not in token):
+            needed = "letters and digits only, no spaces or line breaks around them"
+            raise InvalidInput(f"token (of --token, or {TOKEN}): more than a token given, {needed}")
         self.server = credentials.server_address(server)
         url = httpx.URL(self.server)
         self._client = httpx.Client(
@@ -82,9 +86,6 @@ class Connection:
                     f"{address}: no token for it: run meter login --server {address}"
                 )
             token = kept.token
-        # The library that refuses such a header would show it, with the token in it.
-        if not (token.isascii() and token.isprintable()):
-            raise InvalidInput(f"{TOKEN}: it holds more than a token: letters and digits only")
         return cls(address, token, ca=ca)
 
     def close(self) -> None:
