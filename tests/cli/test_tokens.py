@@ -93,6 +93,24 @@ def test_a_token_with_more_around_it_is_refused_and_not_shown(
     assert (typed.code, typed.err) == (2, shown.err)
 
 
+def test_an_empty_token_is_none_and_takes_no_place(
+    site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a login with it stored it in the place of the token that was there."""
+    desk = Workbench(tmp_path)
+    token = site.served.tokens["stranger"]
+    assert desk.run("login", "--server", site.address, "--token", token).code == 0
+    monkeypatch.setenv("METER_TOKEN", "")
+    for typed in ([], ["--token", ""]):
+        shown = desk.run("login", "--server", site.address, *typed)
+        assert (shown.code, shown.out) == (2, "")
+        assert "give --name" in shown.err
+    kept = find(site.address)
+    assert kept is not None
+    assert kept.token == token
+    assert desk.run("meters", "--server", site.address).code == 0
+
+
 def test_logout_from_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with live(tmp_path / "server") as site:
         monkeypatch.setenv("METER_TOKEN", site.served.tokens["stranger"])

@@ -151,9 +151,10 @@ def login(place: MeterPlace, name: str | None, token: str | None, as_json: bool)
 
     server = server_of(place)
     # A name that was typed means that account, whatever token the environment has.
-    if token is None and name is None:
+    if not token and name is None:
         token = os.environ.get(TOKEN)
-    if token is None:
+    # An empty one is none: pipelines set the variable also where they have no secret for it.
+    if not token:
         name = name or _ask_name()
         with closing(Connection(server, ca=place.ca)) as connection:
             given = {"name": name, "password": ask_password()}
