@@ -11,6 +11,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ from easeml_meter.errors import (
     error_named,
     not_installed,
 )
-from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.files import Stamp, stamp_of
+from easeml_meter.tables.wording import named
 from easeml_meter.tables.writing import new_file
 
 if TYPE_CHECKING:
@@ -141,12 +143,32 @@ class Connection:
         self._repeated(send)
 
     def upload(self, path: str, file: Path, tell: Tell) -> str:
-        """Send a file, resuming after broken connections; return the id of the upload."""
+        """Send a file, resuming after broken connections; return the id of the upload.
+
+        Raises:
+            InvalidInput: the file cannot be read, or changed meanwhile.
+        """
+        stamp = stamp_of(file)
+        asked = {"name": "sealed test set", "size": stamp[2]}
+        begun = self.call("POST", path, json=asked)
+        try:
+            self._send(f"{path}/{begun['id']}", file, stamp, int(begun["offset"]), tell)
+        except Unreachable:
+            raise
+        except BaseException:
+            self.discard(f"{path}/{begun['id']}")
+            raise
+        return str(begun["id"])
+
+    def discard(self, upload: str) -> None:
+        """Have the server forget an upload, which it would keep for a day, as its user's share."""
+        with suppress(MeterError):
+            self.call("DELETE", upload)
+
+    def _send(self, place: str, file: Path, stamp: Stamp, offset: int, tell: Tell) -> None:
         import httpx
 
-        size = stamp_of(file)[2]
-        begun = self.call("POST", path, json={"name": "sealed test set", "size": size})
-        place, offset, failures = f"{path}/{begun['id']}", int(begun["offset"]), 0
+        size, failures = stamp[2], 0
         while offset < size:
             tell(offset, size)
             problem: MeterError | None = None
@@ -155,7 +177,7 @@ class Connection:
                     place,
                     params={"offset": offset},
                     headers={"Content-Length": str(size - offset)},
-                    content=_pieces(file, offset, size, tell),
+                    content=_pieces(file, stamp, offset, tell),
                 )
                 # 409: something else arrived than was thought, or is still being written.
                 if not answer.is_success and answer.status_code != 409:
@@ -173,7 +195,6 @@ class Connection:
             if failures:
                 time.sleep(FIRST_PAUSE * 2 ** (failures - 1))
         tell(size, size)
-        return str(begun["id"])
 
     def _repeated(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         """Send a request, and again as long as that may help."""
@@ -231,11 +252,20 @@ def _authorities(ca: str | Path | None) -> ssl.SSLContext:
         ) from None
 
 
-def _pieces(file: Path, offset: int, size: int, tell: Tell) -> Iterator[bytes]:
+def _pieces(file: Path, stamp: Stamp, offset: int, tell: Tell) -> Iterator[bytes]:
+    """Yield the bytes of a file from `offset` on, as long as it is the one that was announced."""
     with file.open("rb") as stream:
         stream.seek(offset)
-        while piece := stream.read(_PIECE):
-            tell(stream.tell(), size)
+        while True:
+            piece = stream.read(_PIECE)
+            if stamp_of(file) != stamp:
+                raise InvalidInput(
+                    f"{named(file)}: it changed while it was sent: nothing was added; send it "
+                    "again when it is written"
+                )
+            if not piece:
+                return
+            tell(stream.tell(), stamp[2])
             yield piece
 
 

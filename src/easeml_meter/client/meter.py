@@ -41,7 +41,15 @@ from easeml_meter.core.views import (
     signal_from_json,
     view_from_json,
 )
-from easeml_meter.errors import InvalidInput, WrongPhase, error_named
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+    StorageError,
+    UnderWay,
+    Unreachable,
+    WrongPhase,
+    error_named,
+)
 from easeml_meter.meter import MeterVerbs
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
@@ -432,7 +440,13 @@ class RemoteMeter(MeterVerbs):
         upload = self._connection.upload(self._at("uploads"), path, tell)
         self.progress("taking it in", 0, 0)
         asked = {"upload": upload, "part": part, **asdict(decisions)}
-        added = self._connection.call("POST", self._at("test-sets"), json=asked)
+        try:
+            added = self._connection.call("POST", self._at("test-sets"), json=asked)
+        except (Unreachable, UnderWay, StorageError):  # it may be taken in all the same
+            raise
+        except MeterError:
+            self._connection.discard(self._at("uploads", upload))
+            raise
         return TestSet.from_json(self._id, added)
 
     def _validations(self) -> list[Any]:
