@@ -6,6 +6,7 @@ import http.server
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -153,32 +154,51 @@ class Stranger(http.server.BaseHTTPRequestHandler):
     """A server that is no meter's."""
 
     status = 404
+    body = b"<html>no such page</html>"
 
     def do_GET(self) -> None:
         self.send_response(self.status)
         self.end_headers()
-        self.wfile.write(b"<html>no such page</html>")
+        self.wfile.write(self.body)
 
     def log_message(self, *_: object) -> None:
         pass
 
 
+@pytest.fixture
+def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server that is no meter's."""
+    monkeypatch.setenv("METER_TOKEN", "emt_x")
+    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{found.server_port}"
+        found.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize("status", [200, 302, 404])
 def test_a_server_that_is_no_meters(
-    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    status: int, stranger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("METER_TOKEN", "emt_x")
     monkeypatch.setattr(Stranger, "status", status)
-    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
-        thread = threading.Thread(target=stranger.serve_forever)
-        thread.start()
-        shown = Workbench(tmp_path).run(
-            "meters", "--server", f"http://127.0.0.1:{stranger.server_port}"
-        )
-        stranger.shutdown()
-        thread.join()
+    shown = Workbench(tmp_path).run("meters", "--server", stranger)
     assert shown.code == 1
     assert f"{status} answered, and not by a meter's server" in shown.err
+
+
+@pytest.mark.parametrize("body", ["", "null", "[]", "{}", '"ok"', '{"items": [{}], "next": null}'])
+@pytest.mark.parametrize("command", ["meters", "login", f"status --meter {'0' * 32}"])
+def test_a_server_that_speaks_json_and_is_no_meters(
+    command: str, body: str, stranger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, these ended in a KeyError or TypeError."""
+    monkeypatch.setattr(Stranger, "status", 200)
+    monkeypatch.setattr(Stranger, "body", body.encode())
+    shown = Workbench(tmp_path).run(*command.split(), "--server", stranger)
+    assert (shown.code, shown.out, shown.err.count("\n")) == (1, "", 1)
+    assert f"meter: {stranger}: " in shown.err
+    assert "a meter's server" in shown.err
 
 
 def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:

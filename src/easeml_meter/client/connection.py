@@ -29,6 +29,7 @@ from easeml_meter.errors import (
 from easeml_meter.tables.files import Stamp, stamp_of
 from easeml_meter.tables.wording import named
 from easeml_meter.tables.writing import new_file
+from easeml_meter.version import __version__
 
 if TYPE_CHECKING:
     import httpx
@@ -48,6 +49,16 @@ _PAGE = 200
 
 Tell = Callable[[float, float], None]
 """Called with the number of bytes that are done, and of all."""
+
+
+class _Told(dict[str, Any]):
+    """What a server told. It says itself what it lacks, so that nobody need look at it first."""
+
+    server = ""
+
+    def __missing__(self, key: str) -> Any:
+        needed = f"is it a meter's server, of version {__version__} or a later one"
+        raise MeterError(f"{self.server}: its answer lacks {key!r}: {needed}")
 
 
 class Connection:
@@ -102,8 +113,13 @@ class Connection:
         params: dict[str, Any] | None = None,
         json: object = None,
         content: bytes | None = None,
+        kind: type = dict,
     ) -> Any:
-        """Send a request; return what the answer holds."""
+        """Send a request; return what the answer holds, a `kind`, or None if it holds nothing.
+
+        Raises:
+            MeterError: it holds something else, or lacks what it is asked for later.
+        """
         # One key for all tries of this call: a try whose answer was lost is not carried out twice.
         headers = {"Idempotency-Key": secrets.token_hex(16)} if method == "POST" else {}
 
@@ -113,10 +129,20 @@ class Connection:
             )
 
         answer = self._repeated(send)
+        if answer.status_code == 204:
+            return None
         try:
-            return answer.json() if answer.content else None
+            found = answer.json(object_hook=self._told)
         except ValueError:
-            raise _problem(self.server, answer) from None
+            found = None
+        if not isinstance(found, kind):
+            raise _problem(self.server, answer)
+        return found
+
+    def _told(self, found: dict[str, Any]) -> _Told:
+        told = _Told(found)
+        told.server = self.server
+        return told
 
     def listed(self, path: str, params: dict[str, Any] | None = None) -> Iterator[Any]:
         """Yield the items of a list, page by page."""

@@ -372,7 +372,7 @@ class RemoteMeter(MeterVerbs):
             name = "report.html" if tenants == 1 else f"report-{tenant}.html"
             self._connection.download(f"{place}/report.html", folder / name, _tenant(tenant))
             records += self._connection.call(
-                "GET", f"{place}/retrospective.json", params=_tenant(tenant)
+                "GET", f"{place}/retrospective.json", params=_tenant(tenant), kind=list
             )
         if seen:
             with new_file(folder / "retrospective.json") as file:
