@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import io
 import subprocess
 import sys
 import threading
@@ -199,6 +200,56 @@ def test_a_server_that_speaks_json_and_is_no_meters(
     assert (shown.code, shown.out, shown.err.count("\n")) == (1, "", 1)
     assert f"meter: {stranger}: " in shown.err
     assert "a meter's server" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy"),
+    [
+        ("https://a..b", ""),
+        (f"https://{'a' * 70}.example", ""),
+        ("https://meter.example.org", "socks5://127.0.0.1:9"),
+        ("https://meter.example.org", "socks://127.0.0.1:9"),
+        ("https://meter.example.org", "http://127.0.0.1:nine"),
+    ],
+)
+def test_addresses_and_proxies_that_cannot_be_used(
+    server: str, proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, these ended in a traceback."""
+    monkeypatch.setenv("METER_TOKEN", "emt_x")
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    shown = Workbench(tmp_path).run("meters", "--server", server)
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    if proxy:
+        assert shown.code == 1
+        assert "the proxy that the environment names (HTTPS_PROXY, ALL_PROXY)" in shown.err
+    else:
+        assert shown.code == 2
+        assert shown.err.startswith("meter: server: ")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "login --name {}",
+        "user add {}",
+        "promote {}",
+        "note 1 {}",
+        "note {} words",
+        "submit --test a.csv --validation a.csv --id {}",
+    ],
+)
+def test_words_that_are_no_text_are_refused(
+    typed: str, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of a command line that are no UTF-8; before, these ended in a UnicodeEncodeError."""
+    office.make()
+    office.acting("admin" if typed.startswith("user") else "developer")
+    office.write("a", {"id": [1], "prediction": ["cat"]})
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\n"))
+    shown = office.run(*typed.format("caf\udce9").split())
+    assert (shown.code, shown.out, shown.err.count("\n")) == (2, "", 1)
+    assert "UTF-8" in shown.err
 
 
 def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:

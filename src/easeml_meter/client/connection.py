@@ -24,6 +24,7 @@ from easeml_meter.errors import (
     UnderWay,
     Unreachable,
     error_named,
+    invalid,
     not_installed,
 )
 from easeml_meter.tables.files import Stamp, stamp_of
@@ -76,14 +77,27 @@ class Connection:
             needed = "letters and digits only, no spaces or line breaks around them"
             raise InvalidInput(f"token (of --token, or {TOKEN}): more than a token given, {needed}")
         self.server = credentials.server_address(server)
-        url = httpx.URL(self.server)
-        self._client = httpx.Client(
-            base_url=f"{self.server}/api/v1",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-            verify=_authorities(ca) if url.scheme == "https" else False,
-            trust_env=not is_loopback(url.host),  # no proxy leads to this machine
-        )
+        try:
+            url = httpx.URL(self.server)
+            url.raw_host.decode().encode("idna")  # as it is when it is looked up
+        except (httpx.InvalidURL, UnicodeError):
+            raise credentials.no_address(self.server) from None
+        verify = _authorities(ca) if url.scheme == "https" else False
+        try:
+            self._client = httpx.Client(
+                base_url=f"{self.server}/api/v1",
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+                verify=verify,
+                trust_env=not is_loopback(url.host),  # no proxy leads to this machine
+            )
+        # Not what it says: the address of a proxy may hold a password.
+        except (ImportError, ValueError, httpx.InvalidURL):
+            raise Unreachable(
+                f"{self.server}: the proxy that the environment names (HTTPS_PROXY, ALL_PROXY) "
+                "cannot be used: give http://HOST:PORT, for SOCKS run pip install 'httpx[socks]', "
+                "or put the server into NO_PROXY"
+            ) from None
 
     @classmethod
     def open(
@@ -128,7 +142,11 @@ class Connection:
                 method, path, params=params, json=json, content=content, headers=headers
             )
 
-        answer = self._repeated(send)
+        try:
+            answer = self._repeated(send)
+        except UnicodeEncodeError as error:  # bytes of a command line that are no text
+            byte = f"a byte 0x{ord(error.object[error.start]) & 0xFF:02x}"
+            raise invalid("text", byte, "UTF-8 needed: type it anew") from None
         if answer.status_code == 204:
             return None
         try:

@@ -28,6 +28,11 @@ class Credential:
     expires_at: str | None = None
 
 
+def no_address(given: str) -> InvalidInput:
+    """Return how an address is refused that is none of a server."""
+    return invalid("server", given[:80], _NEEDED)
+
+
 def server_address(given: str) -> str:
     """Check and normalise the address of a server.
 
@@ -37,9 +42,9 @@ def server_address(given: str) -> str:
         parts = urlsplit(given.strip())
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise invalid("server", given[:80], _NEEDED) from None
+        raise no_address(given) from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise invalid("server", given[:80], _NEEDED)
+        raise no_address(given)
     if parts.username is not None:
         raise invalid("server", "an address with a user name", f"{_NEEDED}; use meter login")
     if parts.scheme == "http" and not is_loopback(host) and os.environ.get(INSECURE) != "1":
