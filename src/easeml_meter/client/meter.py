@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from easeml_meter.checks import known
 from easeml_meter.client import submissions
 from easeml_meter.client.connection import Connection
 from easeml_meter.core.differences import Differences
@@ -400,7 +401,9 @@ class RemoteMeter(MeterVerbs):
         return Differences.from_json(found)
 
     def batches(self) -> list[Batch]:
-        return [Batch(**each) for each in self._connection.listed(self._at("batches"))]
+        return [
+            Batch(**known(Batch, each)) for each in self._connection.listed(self._at("batches"))
+        ]
 
     def fetch_batch(self, number: int, destination: str | Path) -> Path:
         destination = Path(destination)
@@ -415,8 +418,8 @@ class RemoteMeter(MeterVerbs):
             page = self._get("audit", params={"limit": 200, "after": after})
             for each in page["items"]:
                 previous = links[-1].digest if links else ""
-                known = {**each, "digest": each["digest"] or ""}
-                links.append(AuditLink(meter=self._id, previous=previous, **known))
+                own = {"meter": self._id, "previous": previous, "digest": each["digest"] or ""}
+                links.append(AuditLink(**{**known(AuditLink, each), **own}))
             after = page["next"]
         return Audit(tuple(links), tuple(page["problems"]))
 
