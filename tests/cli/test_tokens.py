@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -17,8 +18,10 @@ from tests.cli.workbench import (
 )
 from tests.live import Live, live
 
-from easeml_meter.client.credentials import credentials_file, find
-from easeml_meter.errors import Unauthenticated
+from easeml_meter.cli.tokens import ask_password
+from easeml_meter.client.connection import Connection
+from easeml_meter.client.credentials import Credential, credentials_file, find, store
+from easeml_meter.errors import MeterError, Unauthenticated
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 
@@ -120,6 +123,46 @@ def test_logout_from_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(shown.out) == {"server": site.address, "revoked": False}
     assert shown.err.startswith("warning: the token was not revoked: ")
     assert find(site.address) is None
+
+
+def test_logout_from_a_server_that_is_another_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, whatever answered there kept the token in the file."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MeterError("404 answered, and not by a meter's server")
+
+    store("https://a", Credential("emt_x"))
+    monkeypatch.setattr(Connection, "call", refuse)
+    shown = Workbench(tmp_path).run("logout", "--server", "https://a", "--json")
+    assert json.loads(shown.out) == {"server": "https://a", "revoked": False}
+    assert shown.err.startswith("warning: the token was not revoked: 404 answered")
+    assert find("https://a") is None
+
+
+def test_a_password_is_not_shown_where_only_the_output_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, meter login > FILE read it from the terminal, without a word and in full view."""
+    asked: list[str] = []
+
+    def unseen(question: str) -> str:
+        asked.append(question)
+        return PASSWORD
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("click.termui.hidden_prompt_func", unseen)
+    with contextlib.redirect_stdout(out := io.StringIO()):
+        assert ask_password() == PASSWORD
+    assert (len(asked), out.getvalue()) == (1, "")
+
+
+class Terminal(io.StringIO):
+    """A person at a keyboard, who types nothing by themselves."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_token_is_shown_once_and_works_until_revoked(
