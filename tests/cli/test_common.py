@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.office import Office
+from tests.cli.running import Captured
 from tests.cli.workbench import (
     VALIDATION,
     Shown,
@@ -23,6 +24,7 @@ from tests.cli.workbench import (
 )
 from tests.live import Live
 
+from easeml_meter.cli.common import MeterPlace, next_step
 from easeml_meter.client.credentials import server_address
 
 
@@ -275,6 +277,27 @@ def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:
     released = desk.ok("release")
     assert released.endswith("--out testset.sealed -C meter\n")
     assert "\nNext, for labelers: meter seal DATA" in released
+
+
+@pytest.mark.parametrize(
+    ("place", "options"),
+    [
+        (MeterPlace(), " -C ."),
+        (MeterPlace(Path("a b")), " -C 'a b'"),
+        (MeterPlace(server="https://a", meter="m", ca=Path("a.pem")), ""),
+        (MeterPlace(server="https://b", meter="m", ca=Path("a.pem")), " --server https://b"),
+        (MeterPlace(server="https://a", meter="n", ca=Path("a.pem")), " --meter n"),
+        (MeterPlace(server="https://a", meter="m", ca=Path("b.pem")), " --ca b.pem"),
+    ],
+)
+def test_a_next_step_leads_to_the_same_meter_whatever_the_environment_names(
+    place: MeterPlace, options: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it led to the server and meter of the environment, and lacked --ca."""
+    for name, value in {"SERVER": "https://a", "NAME": "m", "CA": "a.pem"}.items():
+        monkeypatch.setenv(f"METER_{name}", value)
+    next_step(place, "status")
+    assert capsys.readouterr().out == f"Next: meter status{options}\n"
 
 
 @pytest.mark.parametrize(
