@@ -22,6 +22,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     InvalidInput,
     MeterError,
+    TooLarge,
     UnderWay,
 )
 from easeml_meter.service.submissions import queue
@@ -200,7 +201,7 @@ def test_too_much_is_refused_in_the_servers_words(tmp_path: Path) -> None:
             labels = people.begin()
             test, validation = people.predictions(labels, 0)
             test.write_bytes(bytes(5_000_000))
-            with pytest.raises(InvalidInput, match="more than 10000 bytes"):
+            with pytest.raises(TooLarge, match="more than 10000 bytes"):
                 people.developer.submit(test, validation, model="m")
 
 

@@ -191,4 +191,4 @@ def renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:
     # Whole names only: "test.csv" must not be replaced inside of another path.
     names = "|".join(map(re.escape, files))
     line = re.sub(rf"(?<![\w./-])({names})(?![\w/-])", lambda m: named(files[m[0]]), str(error))
-    return InvalidInput(line)
+    return type(error)(line)
