@@ -24,6 +24,7 @@ from easeml_meter.errors import (
     MeterError,
     TooLarge,
     UnderWay,
+    Unreachable,
 )
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.answering import answer_all
@@ -193,6 +194,32 @@ def test_an_upload_that_is_interrupted_takes_no_room(site: Live, at_server: Peop
 def test_nobody_answers() -> None:
     with pytest.raises(MeterError, match=r"http://127\.0\.0\.1:9: it cannot be reached"):
         connect("http://127.0.0.1:9", token="emt_x")  # noqa: S106
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("self-signed certificate", "not trusted here: give its authority with --ca FILE"),
+        ("unable to get local issuer certificate", "not trusted here: give its authority with"),
+        ("certificate has expired", "not valid (certificate has expired): tell its admin"),
+        (
+            "Hostname mismatch, certificate is not valid for 'a'.",
+            "not valid (Hostname mismatch, certificate is not valid for 'a'): is this its address",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_certificate(reason: str, words: str) -> None:
+    """Before, --ca was the advice for all of them, and helped with the first two only."""
+    line = f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {reason} (_ssl.c:992)"
+
+    def send() -> httpx.Response:
+        raise httpx.ConnectError(line)
+
+    opened = connection.Connection("http://127.0.0.1:9")
+    with pytest.raises(Unreachable) as refused:
+        opened._repeated(send)
+    assert f"its certificate is {words}" in str(refused.value)
+    opened.close()
 
 
 def test_too_much_is_refused_in_the_servers_words(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ sent again and charged once. What the server refuses is raised as the use cases 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import ssl
 import time
@@ -277,12 +278,22 @@ class Connection:
         import httpx
 
         if "CERTIFICATE" in str(error):
-            remedy = "its certificate is not trusted here: give its authority with --ca FILE"
+            remedy = _of_certificate(str(error))
         elif isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             remedy = f"it cannot be reached ({error or 'no answer'}): is this its address, is it up"
         else:
             remedy = f"the connection broke ({error or type(error).__name__}): try again"
         return Unreachable(f"{self.server}: {remedy}")
+
+
+def _of_certificate(problem: str) -> str:
+    found = re.search(r"verify failed: (.*?)\.? \(_ssl", problem)
+    reason = found[1] if found else ""
+    if "mismatch" in reason:
+        return f"its certificate is not valid ({reason}): is this its address"
+    if "expired" in reason or "not yet valid" in reason:
+        return f"its certificate is not valid ({reason}): tell its admin, or set the clock here"
+    return "its certificate is not trusted here: give its authority with --ca FILE"
 
 
 def _authorities(ca: str | Path | None) -> ssl.SSLContext:
