@@ -6,6 +6,7 @@ import ipaddress
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -63,6 +64,11 @@ def settle(value: object, **fields: object) -> None:
     """Set fields of a frozen value while it is being made."""
     for name, each in fields.items():
         object.__setattr__(value, name, each)
+
+
+def known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass that were told: a later version may tell more."""
+    return {each.name: told[each.name] for each in fields(kind) if each.name in told}
 
 
 MAX_NAME = 200

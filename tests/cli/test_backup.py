@@ -53,6 +53,50 @@ def test_a_folder_there_and_back(folder: Path, tmp_path: Path, capsys: Captured)
     assert "restored from a backup" in out
 
 
+@pytest.mark.parametrize("named", ["settings", "database", "files", "key"])
+def test_a_server_that_is_named_is_meant_also_in_the_folder_of_a_meter(
+    named: str, folder: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, that meter was backed up, or got another key, and the server seemed to."""
+    site, file = tmp_path / "site", tmp_path / "site.toml"
+    opened = make_site(site, f"sqlite:///{site}/meter.db")
+    add_user(SYSTEM, opened, "anna")
+    opened.close()
+    file.write_text(f"folder = {json.dumps(str(site))}")
+    given = {
+        "settings": file,
+        "database": f"sqlite:///{site}/meter.db",
+        "files": site / "files",
+        "key": site / "server.key",
+    }
+    monkeypatch.chdir(folder)
+    if named != "settings":
+        monkeypatch.setenv("METER_SERVER_FOLDER", str(site))
+    server, backup = (f"--{named}", str(given[named])), str(tmp_path / "b.tar")
+    code, out, err = run(capsys, "backup", backup, *server)
+    assert (code, err) == (0, "")
+    assert out.startswith("no meter yet: accounts only\n")
+    own = (folder / ".meter" / "keys" / "meter.key").read_bytes()
+    code, out, _ = run(capsys, "key", "rotate", *server)
+    assert (code, "the new key file" in out) == (0, True)
+    assert (folder / ".meter" / "keys" / "meter.key").read_bytes() == own
+
+
+def test_the_backup_of_a_folder_is_not_restored_to_a_server(
+    folder: Path, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it went into the folder where one stood, whatever server was named."""
+    backup, here = str(tmp_path / "b.tar"), tmp_path / "here"
+    run(capsys, "backup", backup, "--with-key", "-C", str(folder))
+    here.mkdir()
+    monkeypatch.chdir(here)
+    database = f"sqlite:///{tmp_path}/site.db"
+    code, out, err = run(capsys, "restore", backup, "--database", database)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the backup of a meter's folder: name a folder with -C" in err
+    assert list(here.iterdir()) == []
+
+
 def test_over_what_is_there(folder: Path, tmp_path: Path, capsys: Captured) -> None:
     file = str(tmp_path / "b.tar")
     code, out, err = run(capsys, "backup", file, "-C", str(folder), "--json")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import http.server
+import io
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.cli.office import Office
+from tests.cli.running import Captured
 from tests.cli.workbench import (
     VALIDATION,
     Shown,
@@ -21,6 +24,7 @@ from tests.cli.workbench import (
 )
 from tests.live import Live
 
+from easeml_meter.cli.common import MeterPlace, next_step
 from easeml_meter.client.credentials import server_address
 
 
@@ -153,32 +157,101 @@ class Stranger(http.server.BaseHTTPRequestHandler):
     """A server that is no meter's."""
 
     status = 404
+    body = b"<html>no such page</html>"
 
     def do_GET(self) -> None:
         self.send_response(self.status)
         self.end_headers()
-        self.wfile.write(b"<html>no such page</html>")
+        self.wfile.write(self.body)
 
     def log_message(self, *_: object) -> None:
         pass
 
 
+@pytest.fixture
+def stranger(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server that is no meter's."""
+    monkeypatch.setenv("METER_TOKEN", "emt_x")
+    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as found:
+        thread = threading.Thread(target=found.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{found.server_port}"
+        found.shutdown()
+        thread.join()
+
+
 @pytest.mark.parametrize("status", [200, 302, 404])
 def test_a_server_that_is_no_meters(
-    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    status: int, stranger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("METER_TOKEN", "emt_x")
     monkeypatch.setattr(Stranger, "status", status)
-    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
-        thread = threading.Thread(target=stranger.serve_forever)
-        thread.start()
-        shown = Workbench(tmp_path).run(
-            "meters", "--server", f"http://127.0.0.1:{stranger.server_port}"
-        )
-        stranger.shutdown()
-        thread.join()
+    shown = Workbench(tmp_path).run("meters", "--server", stranger)
     assert shown.code == 1
     assert f"{status} answered, and not by a meter's server" in shown.err
+
+
+@pytest.mark.parametrize("body", ["", "null", "[]", "{}", '"ok"', '{"items": [{}], "next": null}'])
+@pytest.mark.parametrize("command", ["meters", "login", f"status --meter {'0' * 32}"])
+def test_a_server_that_speaks_json_and_is_no_meters(
+    command: str, body: str, stranger: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, these ended in a KeyError or TypeError."""
+    monkeypatch.setattr(Stranger, "status", 200)
+    monkeypatch.setattr(Stranger, "body", body.encode())
+    shown = Workbench(tmp_path).run(*command.split(), "--server", stranger)
+    assert (shown.code, shown.out, shown.err.count("\n")) == (1, "", 1)
+    assert f"meter: {stranger}: " in shown.err
+    assert "a meter's server" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("server", "proxy"),
+    [
+        ("https://a..b", ""),
+        (f"https://{'a' * 70}.example", ""),
+        ("https://meter.example.org", "socks5://127.0.0.1:9"),
+        ("https://meter.example.org", "socks://127.0.0.1:9"),
+        ("https://meter.example.org", "http://127.0.0.1:nine"),
+    ],
+)
+def test_addresses_and_proxies_that_cannot_be_used(
+    server: str, proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, these ended in a traceback."""
+    monkeypatch.setenv("METER_TOKEN", "emt_x")
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    shown = Workbench(tmp_path).run("meters", "--server", server)
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    if proxy:
+        assert shown.code == 1
+        assert "the proxy that the environment names (HTTPS_PROXY, ALL_PROXY)" in shown.err
+    else:
+        assert shown.code == 2
+        assert shown.err.startswith("meter: server: ")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "login --name {}",
+        "user add {}",
+        "promote {}",
+        "note 1 {}",
+        "note {} words",
+        "submit --test a.csv --validation a.csv --id {}",
+    ],
+)
+def test_words_that_are_no_text_are_refused(
+    typed: str, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of a command line that are no UTF-8; before, these ended in a UnicodeEncodeError."""
+    office.make()
+    office.acting("admin" if typed.startswith("user") else "developer")
+    office.write("a", {"id": [1], "prediction": ["cat"]})
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse battery\n"))
+    shown = office.run(*typed.format("caf\udce9").split())
+    assert (shown.code, shown.out, shown.err.count("\n")) == (2, "", 1)
+    assert "UTF-8" in shown.err
 
 
 def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:
@@ -204,6 +277,27 @@ def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:
     released = desk.ok("release")
     assert released.endswith("--out testset.sealed -C meter\n")
     assert "\nNext, for labelers: meter seal DATA" in released
+
+
+@pytest.mark.parametrize(
+    ("place", "options"),
+    [
+        (MeterPlace(), " -C ."),
+        (MeterPlace(Path("a b")), " -C 'a b'"),
+        (MeterPlace(server="https://a", meter="m", ca=Path("a.pem")), ""),
+        (MeterPlace(server="https://b", meter="m", ca=Path("a.pem")), " --server https://b"),
+        (MeterPlace(server="https://a", meter="n", ca=Path("a.pem")), " --meter n"),
+        (MeterPlace(server="https://a", meter="m", ca=Path("b.pem")), " --ca b.pem"),
+    ],
+)
+def test_a_next_step_leads_to_the_same_meter_whatever_the_environment_names(
+    place: MeterPlace, options: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it led to the server and meter of the environment, and lacked --ca."""
+    for name, value in {"SERVER": "https://a", "NAME": "m", "CA": "a.pem"}.items():
+        monkeypatch.setenv(f"METER_{name}", value)
+    next_step(place, "status")
+    assert capsys.readouterr().out == f"Next: meter status{options}\n"
 
 
 @pytest.mark.parametrize(

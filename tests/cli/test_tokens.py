@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -17,8 +18,10 @@ from tests.cli.workbench import (
 )
 from tests.live import Live, live
 
-from easeml_meter.client.credentials import credentials_file, find
-from easeml_meter.errors import Unauthenticated
+from easeml_meter.cli.tokens import ask_password
+from easeml_meter.client.connection import Connection
+from easeml_meter.client.credentials import Credential, credentials_file, find, store
+from easeml_meter.errors import MeterError, Unauthenticated
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 
@@ -77,6 +80,40 @@ def test_login_with_a_token(site: Live, tmp_path: Path, monkeypatch: pytest.Monk
     assert "give --name" in desk.run("login", "--server", site.address).err
 
 
+@pytest.mark.parametrize("given", ["{} ", " {}", "{}\n", "\t{}", "{} {}", "{}\N{NO-BREAK SPACE}"])
+def test_a_token_with_more_around_it_is_refused_and_not_shown(
+    given: str, site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the line that refused one with a space at its end showed it."""
+    token = site.served.tokens["stranger"]
+    desk = Workbench(tmp_path)
+    monkeypatch.setenv("METER_TOKEN", given.format(token, token))
+    shown = desk.run("meters", "--server", site.address)
+    assert (shown.code, shown.out) == (2, "")
+    assert "letters and digits only" in shown.err
+    assert token[4:] not in shown.err
+    typed = desk.run("login", "--server", site.address, "--token", given.format(token, token))
+    assert (typed.code, typed.err) == (2, shown.err)
+
+
+def test_an_empty_token_is_none_and_takes_no_place(
+    site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a login with it stored it in the place of the token that was there."""
+    desk = Workbench(tmp_path)
+    token = site.served.tokens["stranger"]
+    assert desk.run("login", "--server", site.address, "--token", token).code == 0
+    monkeypatch.setenv("METER_TOKEN", "")
+    for typed in ([], ["--token", ""]):
+        shown = desk.run("login", "--server", site.address, *typed)
+        assert (shown.code, shown.out) == (2, "")
+        assert "give --name" in shown.err
+    kept = find(site.address)
+    assert kept is not None
+    assert kept.token == token
+    assert desk.run("meters", "--server", site.address).code == 0
+
+
 def test_logout_from_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with live(tmp_path / "server") as site:
         monkeypatch.setenv("METER_TOKEN", site.served.tokens["stranger"])
@@ -86,6 +123,46 @@ def test_logout_from_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(shown.out) == {"server": site.address, "revoked": False}
     assert shown.err.startswith("warning: the token was not revoked: ")
     assert find(site.address) is None
+
+
+def test_logout_from_a_server_that_is_another_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, whatever answered there kept the token in the file."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MeterError("404 answered, and not by a meter's server")
+
+    store("https://a", Credential("emt_x"))
+    monkeypatch.setattr(Connection, "call", refuse)
+    shown = Workbench(tmp_path).run("logout", "--server", "https://a", "--json")
+    assert json.loads(shown.out) == {"server": "https://a", "revoked": False}
+    assert shown.err.startswith("warning: the token was not revoked: 404 answered")
+    assert find("https://a") is None
+
+
+def test_a_password_is_not_shown_where_only_the_output_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, meter login > FILE read it from the terminal, without a word and in full view."""
+    asked: list[str] = []
+
+    def unseen(question: str) -> str:
+        asked.append(question)
+        return PASSWORD
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("click.termui.hidden_prompt_func", unseen)
+    with contextlib.redirect_stdout(out := io.StringIO()):
+        assert ask_password() == PASSWORD
+    assert (len(asked), out.getvalue()) == (1, "")
+
+
+class Terminal(io.StringIO):
+    """A person at a keyboard, who types nothing by themselves."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_a_token_is_shown_once_and_works_until_revoked(

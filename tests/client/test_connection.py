@@ -14,14 +14,17 @@ import pytest
 from tests.client.people import People, fresh, people_at
 from tests.live import Live, live, wire
 
-from easeml_meter.client import connect, connection
+from easeml_meter.client import RemoteMeter, connect, connection
 from easeml_meter.core.idempotency import KEPT
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import Upload
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     InvalidInput,
     MeterError,
+    TooLarge,
     UnderWay,
+    Unreachable,
 )
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.answering import answer_all
@@ -127,9 +130,96 @@ def test_an_upload_that_does_not_get_on_is_given_up(
     assert [row.phase for row in at_server.labeler.generations] == [Phase.REQUESTED]
 
 
+def unfinished(site: Live, people: People) -> list[Upload]:
+    assert isinstance(people.labeler, RemoteMeter)
+    with site.served.site.reading() as books:
+        return [each for each in books.uploads.all() if each.meter == people.labeler.id]
+
+
+@pytest.mark.parametrize("change", ["longer", "shorter", "another"])
+def test_a_file_that_changes_while_it_is_sent_is_refused(
+    change: str, site: Live, at_server: People, tmp_path: Path
+) -> None:
+    """Before, its parts did not fit together: a traceback, or a file that does not open."""
+    sealed = at_server.sealed(fresh(np.random.default_rng(0).integers(0, 2, 60_000)))
+    content = sealed.read_bytes()
+    changed = {
+        "longer": content + b"more",
+        "shorter": content[:-4],
+        "another": content[:1000] + content[1000:][::-1],
+    }
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
+
+            def cut(number: int, up: int, down: int) -> bool:
+                if up < 600_000 or sealed.read_bytes() != content:
+                    return False
+                sealed.write_bytes(changed[change])
+                return True
+
+            line.cut = cut
+            with pytest.raises(InvalidInput, match=r"sealed: it changed while it was sent: "):
+                labeler.add_test_set(sealed)
+    assert [row.phase for row in at_server.labeler.generations] == [Phase.REQUESTED]
+    assert unfinished(site, at_server) == []
+
+
+def test_a_test_set_that_is_refused_takes_no_room(tmp_path: Path) -> None:
+    """Before, its upload stayed for a day: with the decision it asked for, it did not fit."""
+    with live(tmp_path / "small", disk_bytes_per_user=3_000_000) as site:
+        for people in people_at(site, tmp_path, "x-"):
+            people.developer.set_validation(people.validation(), label="label")
+            sealed = people.sealed(fresh(np.random.default_rng(0).integers(0, 2, 60_000)))
+            assert 2 * sealed.stat().st_size > 3_000_000
+            with pytest.raises(InvalidInput, match="--ids-renumbered"):
+                people.labeler.add_test_set(sealed)
+            assert unfinished(site, people) == []
+            assert people.labeler.add_test_set(sealed, ids_renumbered=True).rows == 60_000
+
+
+def test_an_upload_that_is_interrupted_takes_no_room(site: Live, at_server: People) -> None:
+    sealed = at_server.sealed(fresh(np.random.default_rng(0).integers(0, 2, 60_000)))
+
+    def interrupt(what: str, done: float, total: float) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    at_server.labeler.progress = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        at_server.labeler.add_test_set(sealed)
+    assert unfinished(site, at_server) == []
+
+
 def test_nobody_answers() -> None:
     with pytest.raises(MeterError, match=r"http://127\.0\.0\.1:9: it cannot be reached"):
         connect("http://127.0.0.1:9", token="emt_x")  # noqa: S106
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("self-signed certificate", "not trusted here: give its authority with --ca FILE"),
+        ("unable to get local issuer certificate", "not trusted here: give its authority with"),
+        ("certificate has expired", "not valid (certificate has expired): tell its admin"),
+        (
+            "Hostname mismatch, certificate is not valid for 'a'.",
+            "not valid (Hostname mismatch, certificate is not valid for 'a'): is this its address",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_certificate(reason: str, words: str) -> None:
+    """Before, --ca was the advice for all of them, and helped with the first two only."""
+    line = f"[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: {reason} (_ssl.c:992)"
+
+    def send() -> httpx.Response:
+        raise httpx.ConnectError(line)
+
+    opened = connection.Connection("http://127.0.0.1:9")
+    with pytest.raises(Unreachable) as refused:
+        opened._repeated(send)
+    assert f"its certificate is {words}" in str(refused.value)
+    opened.close()
 
 
 def test_too_much_is_refused_in_the_servers_words(tmp_path: Path) -> None:
@@ -138,7 +228,7 @@ def test_too_much_is_refused_in_the_servers_words(tmp_path: Path) -> None:
             labels = people.begin()
             test, validation = people.predictions(labels, 0)
             test.write_bytes(bytes(5_000_000))
-            with pytest.raises(InvalidInput, match="more than 10000 bytes"):
+            with pytest.raises(TooLarge, match="more than 10000 bytes"):
                 people.developer.submit(test, validation, model="m")
 
 

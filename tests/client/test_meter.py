@@ -18,7 +18,9 @@ from tests.service.helpers import rows, small_spec
 
 from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
 from easeml_meter.client import meter as remote
+from easeml_meter.client.connection import Connection
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import Batch
 from easeml_meter.core.views import Signal, signal_from_json, view_from_json
 from easeml_meter.errors import (
     Denied,
@@ -380,3 +382,37 @@ def test_a_test_set_is_topped_up(people: People, options: dict[str, Any]) -> Non
     assert (asked.test_set.number, asked.test_set.labels_needed) == (3, first)
     rows = [pq.read_table(labeler.release() / "testset.parquet").num_rows for _ in range(2)]
     assert rows == [first, len(labels)]
+
+
+def test_a_server_of_a_later_version_may_tell_more(
+    at_server: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a field that this version does not know ended most verbs in a TypeError."""
+    told = Connection._told
+
+    def later(self: Connection, found: dict[str, Any]) -> Any:
+        # Not so the settings of a meter: without knowing one of them nobody knows the promise.
+        settings = {"bands", "lower", "delta"} & found.keys()
+        return told(self, found if settings else {**found, "later": 1})
+
+    monkeypatch.setattr(Connection, "_told", later)
+    labeler, developer = at_server.labeler, at_server.developer
+    developer.set_validation(at_server.validation(), label="label")
+    labels = np.random.default_rng(0).integers(0, 2, labeler.plan.labels)
+    table = fresh(labels)
+    labeler.add_part(at_server.sealed(table[:5], part=True), ids_renumbered=True)
+    assert [part.rows for part in labeler.requests()[0].parts] == [5]
+    labeler.add_test_set(at_server.sealed(table[5:]), ids_renumbered=True)
+    assert developer.check(*at_server.predictions(labels, 0)).answer == 1
+    for errors in range(4):
+        at_server.submit(labels, errors, model=f"m{errors}")
+    developer.note(1, "words")
+    assert len(developer.history()) == 1
+    assert developer.status().notes[0].text == "words"
+    assert labeler.release().is_dir()
+    assert len(developer.status(generation=1).retrospective) == 4
+    assert developer.differences(1, 2).rows == len(labels)
+    assert developer.audit().sound
+    assert labeler.batches() == []
+    monkeypatch.setattr(Connection, "listed", lambda *_: [{"number": 1, "rows": 2, "later": 1}])
+    assert labeler.batches() == [Batch(1, 2)]

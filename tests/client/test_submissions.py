@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.client.people import People, people_at
-from tests.live import Live, live
+from tests.live import Live, live, wire
 from tests.scoring.onnx_models import classifier
 from tests.service.helpers import write_predictions
 
-from easeml_meter.errors import Denied, InvalidInput
+from easeml_meter.client import connection, submissions
+from easeml_meter.errors import Denied, InvalidInput, Unreachable
 from easeml_meter.service.submissions import running
 from easeml_meter.service.submissions.kinds import Function, OnnxFile
 from easeml_meter.service.submissions.measuring import Conditions
@@ -96,3 +97,53 @@ def test_interrupted_while_it_waits_it_costs_nothing(tmp_path: Path) -> None:
                 f"/meters/{people.developer.id}/submissions"  # type: ignore[union-attr]
             )
             assert listed.json()["items"] == []
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for(
+    site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a client that waited for a model gave up after three seconds."""
+    monkeypatch.setattr(running, "allotted", lambda estimate: 0.5)
+    monkeypatch.setattr(submissions, "_LOOK", 0.01)
+    prefix = f"{tmp_path.name}-"
+    told: list[str] = []
+    for people in people_at(site, tmp_path, prefix, models=True):
+        people.begin()
+        with (
+            wire(site.port) as (line, address),
+            site.meter(f"{prefix}developer", f"{prefix}meter", address) as developer,
+        ):
+
+            def begin(what: str, done: float, total: float) -> None:
+                if told == ["sending"]:
+                    away = line.connections + 3 * connection.RETRIES
+                    line.cut = lambda number, up, down: number < away
+                told.append(what)
+
+            conditions = Conditions(progress=begin)
+            signal = developer.submit_any(sent_in(tmp_path), model="net", conditions=conditions)
+        assert (signal.step, signal.model) == (1, "net")
+        assert "waiting until the server is back" in told
+
+
+def test_a_server_that_stays_away_leaves_a_word_on_the_submission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it said "try again", and nothing of the model that waits and will be charged."""
+    monkeypatch.setattr(submissions, "_AWAY", 0.0)
+    with live(tmp_path / "idle", working=False) as site:
+        for people in people_at(site, tmp_path, "x-", models=True):
+            people.begin()
+            with (
+                wire(site.port) as (line, address),
+                site.meter("x-developer", "x-meter", address) as developer,
+            ):
+
+                def begin(what: str, done: float, total: float) -> None:
+                    if what == "waiting in the queue":
+                        line.cut = lambda number, up, down: True
+
+                with pytest.raises(Unreachable, match="goes on there: see its answer with meter h"):
+                    developer.submit_any(
+                        sent_in(tmp_path), model="net", conditions=Conditions(progress=begin)
+                    )

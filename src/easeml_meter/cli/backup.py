@@ -11,6 +11,7 @@ import click
 from easeml_meter.cli.common import PATH, echo_json, json_option, write_privately
 from easeml_meter.cli.places import (
     embedded_meter,
+    names_server,
     opened_home,
     opened_site,
     place_options,
@@ -98,7 +99,7 @@ def backup(
         settings, given = given_settings(settings_file, {}), flags | {"folder": folder}
         echo_unit("backup", settings, settings_file, given, words=words, to=shelf)
         return
-    home = embedded_meter(folder or Path())
+    home = embedded_meter(folder, settings_file, flags)
     if home is not None:
         opened, key = opened_home(home), home.key
     else:
@@ -156,6 +157,9 @@ def restore(
     home = None
     with Backup.open(source, name) as found:
         if found.contents.single:
+            if names_server(settings_file, flags):
+                needed = "the backup of a meter's folder: name a folder with -C, and no server"
+                raise InvalidInput(f"{source}: {needed}")
             home = Home(folder or Path())
             database, key, opened = sqlite_url(home.database), home.key, opened_home(home)
         else:

@@ -254,11 +254,17 @@ def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
     """Say what to type now, with the options that lead to the same meter again."""
     where = ""
     if place.server is None:
-        where = "" if place.folder == Path() else f" -C {shlex.quote(str(place.folder))}"
-    elif not os.environ.get("METER_SERVER"):
-        where = f" --server {shlex.quote(place.server)}"
-    if place.server is not None and place.meter and not os.environ.get("METER_NAME"):
-        where += f" --meter {shlex.quote(place.meter)}"
+        # The folder where one stands has to be named, too, where the environment names a server.
+        if place.folder != Path() or os.environ.get("METER_SERVER"):
+            where = f" -C {shlex.quote(str(place.folder))}"
+    else:
+        for option, variable, value in (
+            ("--server", "METER_SERVER", place.server),
+            ("--meter", "METER_NAME", place.meter),
+            ("--ca", "METER_CA", place.ca),
+        ):
+            if value and str(value) != os.environ.get(variable):
+                where += f" {option} {shlex.quote(str(value))}"
     click.echo(f"Next{reader and f', for {reader}'}: meter {step}{where}")
 
 

@@ -61,7 +61,7 @@ def rotate(
     from easeml_meter.storage.store import alone, sqlite_url
 
     folder = typed_folder(folder)
-    home = embedded_meter(folder or Path())
+    home = embedded_meter(folder, settings_file, flags)
     if home is not None:
         with alone(sqlite_url(home.database)), opened_home(home) as place:
             done = rotate_key(SYSTEM, place, home.key)

@@ -39,11 +39,18 @@ def typed_folder(folder: Path | None) -> Path | None:
     return folder or click.get_current_context().find_root().params.get("folder")
 
 
-def embedded_meter(folder: Path) -> Home | None:
-    """Return the meter in a folder, if there is one."""
+def names_server(file: Path | None, flags: dict[str, Any]) -> bool:
+    """Whether somebody has typed an option that only a server has."""
+    return file is not None or any(value is not None for value in flags.values())
+
+
+def embedded_meter(folder: Path | None, file: Path | None, flags: dict[str, Any]) -> Home | None:
+    """Return the meter in a folder, if there is one and no server is named."""
     from easeml_meter.service.place import Home
 
-    home = Home(folder)
+    if names_server(file, flags):
+        return None
+    home = Home(folder or Path())
     return home if home.database.is_file() and home.key.is_file() else None
 
 

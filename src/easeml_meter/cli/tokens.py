@@ -151,9 +151,10 @@ def login(place: MeterPlace, name: str | None, token: str | None, as_json: bool)
 
     server = server_of(place)
     # A name that was typed means that account, whatever token the environment has.
-    if token is None and name is None:
+    if not token and name is None:
         token = os.environ.get(TOKEN)
-    if token is None:
+    # An empty one is none: pipelines set the variable also where they have no secret for it.
+    if not token:
         name = name or _ask_name()
         with closing(Connection(server, ca=place.ca)) as connection:
             given = {"name": name, "password": ask_password()}
@@ -188,8 +189,10 @@ def _ask_name() -> str:
 
 def ask_password(question: str = "Password", *, twice: bool = False) -> str:
     """Ask for a password without showing it; without a terminal, read a line from stdin."""
-    if at_terminal():
-        return str(click.prompt(question, hide_input=True, confirmation_prompt=twice))
+    # Also if the output goes to a file: what is typed would be seen.
+    if sys.stdin.isatty():
+        asked = click.prompt(question, hide_input=True, confirmation_prompt=twice, err=True)
+        return str(asked)
     return sys.stdin.readline().rstrip("\n")
 
 
@@ -200,7 +203,7 @@ def logout(place: MeterPlace, as_json: bool) -> None:
     """Log out of a server: revoke the token there, and forget it here."""
     from easeml_meter.client import credentials
     from easeml_meter.client.connection import Connection
-    from easeml_meter.errors import Unauthenticated, Unreachable
+    from easeml_meter.errors import MeterError, Unauthenticated
 
     server = credentials.server_address(server_of(place))
     kept = credentials.find(server)
@@ -212,9 +215,9 @@ def logout(place: MeterPlace, as_json: bool) -> None:
             connection.call("POST", "/logout")
         except Unauthenticated:  # it has expired, or was revoked before
             pass
-        except Unreachable as error:
+        except MeterError as error:
             revoked = False
             click.echo(f"warning: the token was not revoked: {error}", err=True)
-    # Forgotten here even if the server could not be reached: the warning says what is left to do.
+    # Forgotten here even if the server did not do its part: the warning says what is left to do.
     credentials.forget(server)
     echo_either(as_json, {"server": server, "revoked": revoked}, f"logged out of {server}")

@@ -7,10 +7,12 @@ sent again and charged once. What the server refuses is raised as the use cases 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +25,13 @@ from easeml_meter.errors import (
     UnderWay,
     Unreachable,
     error_named,
+    invalid,
     not_installed,
 )
-from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.files import Stamp, stamp_of
+from easeml_meter.tables.wording import named
 from easeml_meter.tables.writing import new_file
+from easeml_meter.version import __version__
 
 if TYPE_CHECKING:
     import httpx
@@ -48,6 +53,16 @@ Tell = Callable[[float, float], None]
 """Called with the number of bytes that are done, and of all."""
 
 
+class _Told(dict[str, Any]):
+    """What a server told. It says itself what it lacks, so that nobody need look at it first."""
+
+    server = ""
+
+    def __missing__(self, key: str) -> Any:
+        needed = f"is it a meter's server, of version {__version__} or a later one"
+        raise MeterError(f"{self.server}: its answer lacks {key!r}: {needed}")
+
+
 class Connection:
     """A connection to one server, with a token."""
 
@@ -58,15 +73,32 @@ class Connection:
             import httpx
         except ImportError as error:
             raise not_installed("the client needs", error, "client") from error
+        # The library that refuses such a header would show it, with the token in it.
+        if token and not (token.isascii() and token.isprintable() and " " not in token):
+            needed = "letters and digits only, no spaces or line breaks around them"
+            raise InvalidInput(f"token (of --token, or {TOKEN}): more than a token given, {needed}")
         self.server = credentials.server_address(server)
-        url = httpx.URL(self.server)
-        self._client = httpx.Client(
-            base_url=f"{self.server}/api/v1",
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
-            verify=_authorities(ca) if url.scheme == "https" else False,
-            trust_env=not is_loopback(url.host),  # no proxy leads to this machine
-        )
+        try:
+            url = httpx.URL(self.server)
+            url.raw_host.decode().encode("idna")  # as it is when it is looked up
+        except (httpx.InvalidURL, UnicodeError):
+            raise credentials.no_address(self.server) from None
+        verify = _authorities(ca) if url.scheme == "https" else False
+        try:
+            self._client = httpx.Client(
+                base_url=f"{self.server}/api/v1",
+                headers={"Authorization": f"Bearer {token}"} if token else {},
+                timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+                verify=verify,
+                trust_env=not is_loopback(url.host),  # no proxy leads to this machine
+            )
+        # Not what it says: the address of a proxy may hold a password.
+        except (ImportError, ValueError, httpx.InvalidURL):
+            raise Unreachable(
+                f"{self.server}: the proxy that the environment names (HTTPS_PROXY, ALL_PROXY) "
+                "cannot be used: give http://HOST:PORT, for SOCKS run pip install 'httpx[socks]', "
+                "or put the server into NO_PROXY"
+            ) from None
 
     @classmethod
     def open(
@@ -82,9 +114,6 @@ class Connection:
                     f"{address}: no token for it: run meter login --server {address}"
                 )
             token = kept.token
-        # The library that refuses such a header would show it, with the token in it.
-        if not (token.isascii() and token.isprintable()):
-            raise InvalidInput(f"{TOKEN}: it holds more than a token: letters and digits only")
         return cls(address, token, ca=ca)
 
     def close(self) -> None:
@@ -99,8 +128,13 @@ class Connection:
         params: dict[str, Any] | None = None,
         json: object = None,
         content: bytes | None = None,
+        kind: type = dict,
     ) -> Any:
-        """Send a request; return what the answer holds."""
+        """Send a request; return what the answer holds, a `kind`, or None if it holds nothing.
+
+        Raises:
+            MeterError: it holds something else, or lacks what it is asked for later.
+        """
         # One key for all tries of this call: a try whose answer was lost is not carried out twice.
         headers = {"Idempotency-Key": secrets.token_hex(16)} if method == "POST" else {}
 
@@ -109,11 +143,25 @@ class Connection:
                 method, path, params=params, json=json, content=content, headers=headers
             )
 
-        answer = self._repeated(send)
         try:
-            return answer.json() if answer.content else None
+            answer = self._repeated(send)
+        except UnicodeEncodeError as error:  # bytes of a command line that are no text
+            byte = f"a byte 0x{ord(error.object[error.start]) & 0xFF:02x}"
+            raise invalid("text", byte, "UTF-8 needed: type it anew") from None
+        if answer.status_code == 204:
+            return None
+        try:
+            found = answer.json(object_hook=self._told)
         except ValueError:
-            raise _problem(self.server, answer) from None
+            found = None
+        if not isinstance(found, kind):
+            raise _problem(self.server, answer)
+        return found
+
+    def _told(self, found: dict[str, Any]) -> _Told:
+        told = _Told(found)
+        told.server = self.server
+        return told
 
     def listed(self, path: str, params: dict[str, Any] | None = None) -> Iterator[Any]:
         """Yield the items of a list, page by page."""
@@ -140,12 +188,32 @@ class Connection:
         self._repeated(send)
 
     def upload(self, path: str, file: Path, tell: Tell) -> str:
-        """Send a file, resuming after broken connections; return the id of the upload."""
+        """Send a file, resuming after broken connections; return the id of the upload.
+
+        Raises:
+            InvalidInput: the file cannot be read, or changed meanwhile.
+        """
+        stamp = stamp_of(file)
+        asked = {"name": "sealed test set", "size": stamp[2]}
+        begun = self.call("POST", path, json=asked)
+        try:
+            self._send(f"{path}/{begun['id']}", file, stamp, int(begun["offset"]), tell)
+        except Unreachable:
+            raise
+        except BaseException:
+            self.discard(f"{path}/{begun['id']}")
+            raise
+        return str(begun["id"])
+
+    def discard(self, upload: str) -> None:
+        """Have the server forget an upload, which it would keep for a day, as its user's share."""
+        with suppress(MeterError):
+            self.call("DELETE", upload)
+
+    def _send(self, place: str, file: Path, stamp: Stamp, offset: int, tell: Tell) -> None:
         import httpx
 
-        size = stamp_of(file)[2]
-        begun = self.call("POST", path, json={"name": "sealed test set", "size": size})
-        place, offset, failures = f"{path}/{begun['id']}", int(begun["offset"]), 0
+        size, failures = stamp[2], 0
         while offset < size:
             tell(offset, size)
             problem: MeterError | None = None
@@ -154,7 +222,7 @@ class Connection:
                     place,
                     params={"offset": offset},
                     headers={"Content-Length": str(size - offset)},
-                    content=_pieces(file, offset, size, tell),
+                    content=_pieces(file, stamp, offset, tell),
                 )
                 # 409: something else arrived than was thought, or is still being written.
                 if not answer.is_success and answer.status_code != 409:
@@ -172,7 +240,6 @@ class Connection:
             if failures:
                 time.sleep(FIRST_PAUSE * 2 ** (failures - 1))
         tell(size, size)
-        return str(begun["id"])
 
     def _repeated(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         """Send a request, and again as long as that may help."""
@@ -211,12 +278,22 @@ class Connection:
         import httpx
 
         if "CERTIFICATE" in str(error):
-            remedy = "its certificate is not trusted here: give its authority with --ca FILE"
+            remedy = _of_certificate(str(error))
         elif isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             remedy = f"it cannot be reached ({error or 'no answer'}): is this its address, is it up"
         else:
             remedy = f"the connection broke ({error or type(error).__name__}): try again"
         return Unreachable(f"{self.server}: {remedy}")
+
+
+def _of_certificate(problem: str) -> str:
+    found = re.search(r"verify failed: (.*?)\.? \(_ssl", problem)
+    reason = found[1] if found else ""
+    if "mismatch" in reason:
+        return f"its certificate is not valid ({reason}): is this its address"
+    if "expired" in reason or "not yet valid" in reason:
+        return f"its certificate is not valid ({reason}): tell its admin, or set the clock here"
+    return "its certificate is not trusted here: give its authority with --ca FILE"
 
 
 def _authorities(ca: str | Path | None) -> ssl.SSLContext:
@@ -230,11 +307,20 @@ def _authorities(ca: str | Path | None) -> ssl.SSLContext:
         ) from None
 
 
-def _pieces(file: Path, offset: int, size: int, tell: Tell) -> Iterator[bytes]:
+def _pieces(file: Path, stamp: Stamp, offset: int, tell: Tell) -> Iterator[bytes]:
+    """Yield the bytes of a file from `offset` on, as long as it is the one that was announced."""
     with file.open("rb") as stream:
         stream.seek(offset)
-        while piece := stream.read(_PIECE):
-            tell(stream.tell(), size)
+        while True:
+            piece = stream.read(_PIECE)
+            if stamp_of(file) != stamp:
+                raise InvalidInput(
+                    f"{named(file)}: it changed while it was sent: nothing was added; send it "
+                    "again when it is written"
+                )
+            if not piece:
+                return
+            tell(stream.tell(), stamp[2])
             yield piece
 
 

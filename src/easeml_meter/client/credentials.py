@@ -28,6 +28,11 @@ class Credential:
     expires_at: str | None = None
 
 
+def no_address(given: str) -> InvalidInput:
+    """Return how an address is refused that is none of a server."""
+    return invalid("server", given[:80], _NEEDED)
+
+
 def server_address(given: str) -> str:
     """Check and normalise the address of a server.
 
@@ -37,9 +42,9 @@ def server_address(given: str) -> str:
         parts = urlsplit(given.strip())
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise invalid("server", given[:80], _NEEDED) from None
+        raise no_address(given) from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise invalid("server", given[:80], _NEEDED)
+        raise no_address(given)
     if parts.username is not None:
         raise invalid("server", "an address with a user name", f"{_NEEDED}; use meter login")
     if parts.scheme == "http" and not is_loopback(host) and os.environ.get(INSECURE) != "1":
@@ -54,14 +59,18 @@ def server_address(given: str) -> str:
 
 def credentials_file() -> Path:
     """Return the path of the file."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    try:
+        home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    except RuntimeError:  # as in a container that runs as any number
+        needed = "set HOME or XDG_CONFIG_HOME, or give a token in METER_TOKEN"
+        raise MeterError(f"credentials: this account has no home folder: {needed}") from None
     return Path(home) / "easeml-meter" / "credentials.json"
 
 
 def find(server: str) -> Credential | None:
     """Look up the token for a server."""
     found = _read().get(server)
-    return None if found is None else Credential(**found)
+    return None if found is None else Credential(found["token"], found.get("expires_at"))
 
 
 def store(server: str, credential: Credential) -> Path:
@@ -82,10 +91,12 @@ def _read() -> dict[str, Any]:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise InvalidInput(f"{path}: others can read it: run chmod 600 on it")
             found: dict[str, Any] = json.load(file)["servers"]
+            if not all(isinstance(each["token"], str) for each in found.values()):
+                raise ValueError
             return found
     except FileNotFoundError:
         return {}
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidInput(f"{path}: not a file of credentials: remove it, log in again") from None
     except OSError as error:
         raise MeterError(f"{path}: cannot be read: {error.strerror or error}") from None

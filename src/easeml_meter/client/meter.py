@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from easeml_meter.checks import known
 from easeml_meter.client import submissions
 from easeml_meter.client.connection import Connection
 from easeml_meter.core.differences import Differences
@@ -41,7 +42,15 @@ from easeml_meter.core.views import (
     signal_from_json,
     view_from_json,
 )
-from easeml_meter.errors import InvalidInput, WrongPhase, error_named
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+    StorageError,
+    UnderWay,
+    Unreachable,
+    WrongPhase,
+    error_named,
+)
 from easeml_meter.meter import MeterVerbs
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
@@ -364,7 +373,7 @@ class RemoteMeter(MeterVerbs):
             name = "report.html" if tenants == 1 else f"report-{tenant}.html"
             self._connection.download(f"{place}/report.html", folder / name, _tenant(tenant))
             records += self._connection.call(
-                "GET", f"{place}/retrospective.json", params=_tenant(tenant)
+                "GET", f"{place}/retrospective.json", params=_tenant(tenant), kind=list
             )
         if seen:
             with new_file(folder / "retrospective.json") as file:
@@ -392,7 +401,9 @@ class RemoteMeter(MeterVerbs):
         return Differences.from_json(found)
 
     def batches(self) -> list[Batch]:
-        return [Batch(**each) for each in self._connection.listed(self._at("batches"))]
+        return [
+            Batch(**known(Batch, each)) for each in self._connection.listed(self._at("batches"))
+        ]
 
     def fetch_batch(self, number: int, destination: str | Path) -> Path:
         destination = Path(destination)
@@ -407,8 +418,8 @@ class RemoteMeter(MeterVerbs):
             page = self._get("audit", params={"limit": 200, "after": after})
             for each in page["items"]:
                 previous = links[-1].digest if links else ""
-                known = {**each, "digest": each["digest"] or ""}
-                links.append(AuditLink(meter=self._id, previous=previous, **known))
+                own = {"meter": self._id, "previous": previous, "digest": each["digest"] or ""}
+                links.append(AuditLink(**{**known(AuditLink, each), **own}))
             after = page["next"]
         return Audit(tuple(links), tuple(page["problems"]))
 
@@ -432,7 +443,13 @@ class RemoteMeter(MeterVerbs):
         upload = self._connection.upload(self._at("uploads"), path, tell)
         self.progress("taking it in", 0, 0)
         asked = {"upload": upload, "part": part, **asdict(decisions)}
-        added = self._connection.call("POST", self._at("test-sets"), json=asked)
+        try:
+            added = self._connection.call("POST", self._at("test-sets"), json=asked)
+        except (Unreachable, UnderWay, StorageError):  # it may be taken in all the same
+            raise
+        except MeterError:
+            self._connection.discard(self._at("uploads", upload))
+            raise
         return TestSet.from_json(self._id, added)
 
     def _validations(self) -> list[Any]:

@@ -12,7 +12,15 @@ from typing import Any
 
 from easeml_meter.client.connection import Connection
 from easeml_meter.core.submissions import CheckedSubmission
-from easeml_meter.errors import InvalidInput, MeterError, NotFound, error_named, invalid
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+    NotFound,
+    StorageError,
+    Unreachable,
+    error_named,
+    invalid,
+)
 from easeml_meter.service.submissions.answering import Submission
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import Conditions, Progress
@@ -21,6 +29,11 @@ from easeml_meter.tables.wording import named
 
 _WAIT = 2
 """Seconds that the server is asked to wait for an answer before it tells the state."""
+_LOOK = 2.0
+"""Seconds between two looks for a server that is away."""
+_AWAY = 300.0
+"""So long it may be away while a submission waits there, as when it is started anew."""
+_GOES_ON = "the submission goes on there: see its answer with meter history"
 _STATES = {"queued": "waiting in the queue", "running": "running at the server"}
 SENDING = "sending"
 
@@ -110,13 +123,23 @@ def _settled(
     stop: bool,
 ) -> dict[str, Any]:
     """Wait until a submission is answered or refused."""
-    started = time.monotonic()
+    started = heard = time.monotonic()
     try:
         while answer["state"] in _STATES:
             if stop:
                 raise KeyboardInterrupt
             progress(_STATES[answer["state"]], time.monotonic() - started, 0)
-            answer = connection.call("GET", place, params={"wait": _WAIT, **tenant})
+            try:
+                answer = connection.call("GET", place, params={"wait": _WAIT, **tenant})
+                heard = time.monotonic()
+            except NotFound:
+                raise
+            except MeterError as error:
+                away = isinstance(error, Unreachable | StorageError)
+                if not away or time.monotonic() - heard > _AWAY:
+                    raise type(error)(f"{error}; {_GOES_ON}") from None
+                progress("waiting until the server is back", time.monotonic() - heard, 0)
+                time.sleep(_LOOK)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_cancel(connection, place, tenant)) from None
     return answer
@@ -168,4 +191,4 @@ def renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:
     # Whole names only: "test.csv" must not be replaced inside of another path.
     names = "|".join(map(re.escape, files))
     line = re.sub(rf"(?<![\w./-])({names})(?![\w/-])", lambda m: named(files[m[0]]), str(error))
-    return InvalidInput(line)
+    return type(error)(line)

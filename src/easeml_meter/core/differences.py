@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from easeml_meter.checks import known
+
 _LONGEST_CELL = 1_000
 """Characters of a cell in JSON: whole rows are in the released file."""
 
@@ -43,7 +45,7 @@ class DifferingExample:
     def from_json(cls, data: Mapping[str, Any]) -> DifferingExample:
         """Read what `to_json` gave."""
         pairs = {name: tuple(data[name]) for name in ("predictions", "losses")}
-        return cls(**{**data, **pairs})
+        return cls(**{**known(cls, data), **pairs})
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,10 @@ class Differences:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Differences:
         """Read what `to_json` gave."""
-        sides = {name: Compared(**data[name]) for name in ("first", "second")}
+        sides = {name: Compared(**known(Compared, data[name])) for name in ("first", "second")}
         return cls(
             **{
-                **data,
+                **known(cls, data),
                 **sides,
                 "examples": tuple(map(DifferingExample.from_json, data["examples"])),
             }

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from easeml_meter.checks import known
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.spec import Count
 
@@ -284,7 +285,8 @@ class LabelRequest:
             deadline=data["deadline"],
             count=data.get("count", Count.ALL),  # version 0.1.0 knew no other
         )
-        parts = (Part(meter, number, digest="", blob="", **each) for each in data["parts"])
+        own = {"meter": meter, "generation": number, "digest": "", "blob": ""}
+        parts = (Part(**{**known(Part, each), **own}) for each in data["parts"])
         strata = tuple((data.get("strata") or {}).items())
         return cls(asked, tuple(data["recipients"]), tuple(parts), strata)
 

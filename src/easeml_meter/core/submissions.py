@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
+from easeml_meter.checks import known
 from easeml_meter.core.questions.prices import Price
 from easeml_meter.errors import invalid
 
@@ -177,13 +178,13 @@ class CheckedSubmission:
         files = {name: data[name] and _checked_file(data[name]) for name in ("test", "validation")}
         lists = {
             "classes": tuple(data["classes"]),
-            "prices": tuple(Price(**each) for each in data.get("prices", ())),
+            "prices": tuple(Price(**known(Price, each)) for each in data.get("prices", ())),
         }
-        return cls(**{**data, **files, **lists})
+        return cls(**{**known(cls, data), **files, **lists})
 
 
 def _checked_file(data: Mapping[str, Any]) -> CheckedFile:
-    return CheckedFile(**{**data, "first": tuple(data["first"])})
+    return CheckedFile(**{**known(CheckedFile, data), "first": tuple(data["first"])})
 
 
 LONGEST_NOTE = 200

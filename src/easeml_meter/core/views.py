@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
+from easeml_meter.checks import known
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.questions.kinds import rules_of
@@ -450,10 +451,10 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
         steps_expected=data["steps_expected"],
         promise=data["promise"],
         assumptions=tuple(data["assumptions"]),
-        retrospective=tuple(each and Truth(**each) for each in data["retrospective"]),
+        retrospective=tuple(each and Truth(**known(Truth, each)) for each in data["retrospective"]),
         brought=tuple(data.get("brought", ())),  # servers of version 0.1.0 send none of these
         sharing=tuple(data.get("sharing", ())),
         handovers=tuple(map(Consequence.from_json, data.get("handovers", ()))),
-        prices=tuple(Price(**each) for each in data.get("prices", ())),
-        notes=tuple(Note(**each) for each in data.get("notes", ())),
+        prices=tuple(Price(**known(Price, each)) for each in data.get("prices", ())),
+        notes=tuple(Note(**known(Note, each)) for each in data.get("notes", ())),
     )
