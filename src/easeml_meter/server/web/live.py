@@ -9,6 +9,7 @@ is drawn once for all readers of one kind.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from easeml_meter.core.views import Consequence
+from easeml_meter.errors import MeterError
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.web.history import LookHere
@@ -27,6 +29,8 @@ from easeml_meter.server.web.pages import VisitHere, fragment
 from easeml_meter.service.actor import SYSTEM, Permission
 from easeml_meter.service.audit import newest_link
 from easeml_meter.service.place import Site
+
+_LOG = logging.getLogger(__name__)
 
 router = APIRouter(include_in_schema=False)
 
@@ -104,7 +108,10 @@ class Live:
     async def _watch(self) -> None:
         while self._open:
             before = self._newest
-            self._newest = await run_in_threadpool(self._look, tuple(self._open))
+            try:
+                self._newest = await run_in_threadpool(self._look, tuple(self._open))
+            except MeterError:  # it may go better the next time; until then, pages stay as they are
+                _LOG.warning("open pages cannot be updated: the books cannot be read")
             changing = any(before.get(each, new) != new for each, new in self._newest.items())
             # What changes in two looks in a row is busy: a single answer slows no page down.
             self._busy, self._changing = changing and self._changing, changing
