@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,12 +11,15 @@ import pytest
 from tests.server.driving import begin, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
-from tests.service.helpers import small_spec
+from tests.service.helpers import Labels, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.server.web.history import NEWEST
+from easeml_meter.server.web.meters import MeterPage
+from easeml_meter.service import meters as service
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.audit import newest_link
 from easeml_meter.service.submissions import queue
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_least, at_most
@@ -211,6 +215,30 @@ class TestMeter:
         path = f"/meters/{meter}/test-sets/1/inputs.parquet"
         assert visitor.get(path).status_code == 403
         assert Visitor(served, "runner").get(path).status_code == 200
+
+
+@pytest.mark.parametrize("read", ["the meter", "its answers"])
+def test_what_happens_while_a_page_is_drawn_is_news_to_it(
+    served: Served, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    pages = sys.modules[MeterPage.__module__]
+    place, name = (service, "meter_state") if read == "the meter" else (pages, "show_session")
+    real = getattr(place, name)
+    answered: list[bool] = []
+
+    def answered_meanwhile(*given: object) -> object:
+        found = real(*given)
+        if not answered:
+            answered.append(True)
+            submit(served.client("runner"), meter, labels, model="meanwhile")
+        return found
+
+    visitor = Visitor(served, "developer")
+    before = newest_link(SYSTEM, served.site.space(meter))
+    monkeypatch.setattr(place, name, answered_meanwhile)
+    page = visitor.get(f"/meters/{meter}")
+    assert f'data-after="{before}"' in page.text
+    assert newest_link(SYSTEM, served.site.space(meter)) == before + 1
 
 
 def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:

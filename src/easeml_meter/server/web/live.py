@@ -165,16 +165,16 @@ def changed(
     generation: Generation = None,
 ) -> Response:
     """Return the parts of a meter's page that change, to be put into it."""
+    live: Live = visit.request.app.state.live
+    seen = live.newest(meter)  # before the page reads anything: what is kept is never older
     page = MeterPage.open(visit, meter, tenant, generation, look)
     if not page.may("AUDIT"):
         return page.render("changed.html")
-    live: Live = visit.request.app.state.live
     # Whatever is shown to all readers of a kind, and changes, changes with a link of the chain, and
     # is drawn once for each look at it; how long ago things were is a minute old at most.
     seats = tuple(sorted(visit.at(meter).seats))
     minute = visit.site.now()[: len("2026-01-01T00:00")]
-    link = live.newest(meter) or page.newest_link()
-    kind = (meter, link, seats, page.tenant, generation, look, minute)
+    kind = (meter, seen or page.link, seats, page.tenant, generation, look, minute)
     news = live.news(kind)
     handovers: tuple[Consequence, ...] = ()
     if news is None:
