@@ -107,6 +107,11 @@ class MeterPage:
         return [row.number for row in self.state.generations if row.rows is not None]
 
     @property
+    def earlier(self) -> bool:
+        """Whether the page is about another test set than the one that answers."""
+        return self.generation not in (None, self.state.current.number)
+
+    @property
     def validation(self) -> ValidationSet | None:
         """The validation set in force."""
         return self.state.validation
@@ -166,7 +171,7 @@ class MeterPage:
         return {
             StepPlace.NOWHERE: "",
             StepPlace.VALIDATION: f"{self.address}/validation",
-            StepPlace.SUBMIT: "#submit",
+            StepPlace.SUBMIT: f"{self.address}{self.query}#submit" if self.earlier else "#submit",
             StepPlace.LABELS: f"{self.address}/labels",
             StepPlace.MANAGE: f"/admin/meters/{self.meter}",
         }[place]
