@@ -46,7 +46,7 @@ def specs(draw: st.DrawFn) -> MeterSpec:
     options["loss"] = draw(st.sampled_from(["0-1", "top-5", "squared", "log"]))
     options["sessions"] = draw(st.integers(1, 9))
     options["gap"] = draw(st.sampled_from(Gap))
-    options["ceiling"] = draw(st.none() | fractions)
+    options["ceiling"] = draw(st.none() | st.floats(1e-100, 1, exclude_max=True))
     special: dict[str, dict[str, Any]] = {
         "none": {},
         "tenants": {"tenants": (steps,), "handover": draw(st.booleans())},
@@ -225,6 +225,7 @@ def test_steps(steps: object) -> None:
         ({"ceiling": 0}, "ceiling", "0"),
         ({"ceiling": 1.0}, "ceiling", "1.0"),
         ({"ceiling": -0.1}, "ceiling", "-0.1"),
+        ({"ceiling": 1e-320}, "ceiling", "1e-320"),
         ({"ceiling": math.nan}, "ceiling", "nan"),
         ({"ceiling": "low"}, "ceiling", "'low'"),
         ({"variance_ceiling": 0.1}, "variance ceiling", "0.1"),  # losses of 0 or 1

@@ -38,7 +38,10 @@ def hand_over(
     if confirm:
         return _agree(actor, space, giver, receiver, request=True)
     with space.reading() as books:
-        return _case(space, books, giver, receiver)[1]
+        test_set, found = _case(space, books, giver, receiver)
+        waiting = _request(books, test_set, giver, receiver)
+    # Whoever is the last to agree must know it before: their consent makes it count at once.
+    return found if waiting is None else replace(found, agreed=tuple(waiting.agreed))
 
 
 @needs(Permission.CONSENT)

@@ -41,6 +41,8 @@ from easeml_meter.spec.scores import check_corpus, check_scores
 from easeml_meter.spec.strata import check_strata, stratum_shares, stratum_weights
 
 _SMALLEST_DELTA = 1e-300
+_SMALLEST_CEILING = 1e-100
+"""The next size at which one more error fits below it must be a number that floats reach."""
 _BOUNDS = {
     "auc": Bound.CONVEX,
     "roc": Bound.HOEFFDING,  # DKW has the same exponent, at all thresholds together
@@ -194,6 +196,8 @@ class MeterSpec:
             settle(self, ceiling=float(self.ceiling))
             if not 0 < self.ceiling < 1:
                 raise invalid("ceiling", self.ceiling, "a loss between 0 and 1 (both excluded)")
+            if self.ceiling < _SMALLEST_CEILING:
+                raise invalid("ceiling", self.ceiling, f"{_SMALLEST_CEILING:g} or more")
         check_variance_ceiling(self)
         check_tenants(self)
         check_reverts(self)

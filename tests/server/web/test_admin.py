@@ -108,7 +108,12 @@ def test_a_meter_is_archived_before_its_first_answer(
     assert "admin archived the meter before its first answer." in said
     assert "Archive this meter" not in said
     for name in ("developer", "labeler", "runner"):
-        assert "This meter is archived" in words(Visitor(served, name).get(f"/meters/{meter}"))
+        said = words(Visitor(served, name).get(f"/meters/{meter}"))
+        assert "This meter is archived" in said
+        for false in ("labels needed", "once the labels are delivered", "The first submission"):
+            assert false not in said
+    said = words(Visitor(served, "labeler").get(f"/meters/{meter}/labels"))
+    assert "This meter is archived: it takes no labels." in said
 
 
 def test_a_meter_that_has_answered_cannot_be_archived(

@@ -49,6 +49,31 @@ class TestHandover:
         assert again.status_code == 422
         assert "already" in words(again)
 
+    def test_whoever_agrees_last_is_told_that_it_counts_at_once(
+        self, served: Served, meter: str
+    ) -> None:
+        path = f"/meters/{meter}/handover"
+        Visitor(served, "developer").send(path, giver="1", receiver="2", confirm="yes")
+        last = Visitor(served, "developer2")
+        for giver, receiver in (("1", "2"), ("2", "1")):
+            shown = words(last.send(path, giver=giver, receiver=receiver))
+            assert "It counts as soon as you agree" in shown
+            assert "1 3 4, shared yes 2 (yours) 3 4, shared not yet" in shown
+            assert "Agree to share one history Cancel" in shown
+            assert "Request the hand-over" not in shown
+        last.send(path, giver="1", receiver="2", confirm="yes")
+        assert "share one history from now on" in words(last.get(f"/meters/{meter}"))
+
+    def test_names_all_teams_that_have_to_agree(self, served: Served, tmp_path: Path) -> None:
+        spec = small_spec(steps=6, tenants=(2, 2, 2))
+        meter = served.add_meter(spec, prefix="three-")
+        begin(served, meter, tmp_path, prefix="three-")
+        path = f"/meters/{meter}/handover"
+        for user in ("three-developer", "three-developer2"):
+            Visitor(served, user).send(path, giver="1", receiver="2", confirm="yes")
+        shown = words(Visitor(served, "three-developer3").send(path, giver="1", receiver="3"))
+        assert "It counts once teams 1 and 2 have agreed;" in shown
+
     @pytest.mark.parametrize("answer", ["accept", "decline"])
     def test_is_answered_by_an_admin(self, served: Served, meter: str, answer: str) -> None:
         path, asked = f"/meters/{meter}/handover", {"giver": "1", "receiver": "2"}

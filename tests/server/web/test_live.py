@@ -15,6 +15,7 @@ from tests.live import Live, live
 from tests.server.driving import begin, submit
 from tests.service.helpers import Labels
 
+from easeml_meter.errors import StorageError
 from easeml_meter.server.web import live as live_pages
 from easeml_meter.server.web.pages import SESSION, fragment
 from easeml_meter.service import audit
@@ -199,6 +200,27 @@ def test_a_meter_is_busy_if_it_changes_from_look_to_look(monkeypatch: pytest.Mon
         return busy
 
     assert asyncio.run(watched(3, 4, 4, 5, 6, 7, 7)) == [False] * 4 + [True, True, False]
+
+
+def test_pages_go_on_after_the_books_could_not_be_read(
+    site: Live, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, looks = audit.newest_link, []
+
+    def newest_link(*given: object) -> int:
+        looks.append(given)
+        if len(looks) == 1:
+            raise StorageError("the books cannot be used")
+        return real(*given)  # type: ignore[arg-type]
+
+    newest = real(SYSTEM, site.served.site.space(meter))
+    while site.served.app.state.live._open:  # a stream of another test that is about to end
+        time.sleep(0.01)
+    monkeypatch.setattr(live_pages, "newest_link", newest_link)
+    place = f"/meters/{meter}/live?after={newest - 1}"
+    with browser(site, "developer") as client, client.stream("GET", place) as answer:
+        assert next(events(answer)).startswith(f"id: {newest}\n")
+    assert len(looks) > 1
 
 
 def test_only_the_newest_drawings_are_kept() -> None:

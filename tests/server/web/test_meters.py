@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
+import sys
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tests.server.driving import begin, submit
+from tests.server.driving import add, begin, sealed, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
-from tests.service.helpers import small_spec
+from tests.service.helpers import Labels, rows, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.server.web.history import NEWEST
+from easeml_meter.server.web.meters import MeterPage
+from easeml_meter.service import meters as service
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.audit import newest_link
 from easeml_meter.service.submissions import queue
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_least, at_most
@@ -211,6 +216,48 @@ class TestMeter:
         path = f"/meters/{meter}/test-sets/1/inputs.parquet"
         assert visitor.get(path).status_code == 403
         assert Visitor(served, "runner").get(path).status_code == 200
+
+
+@pytest.mark.parametrize("read", ["the meter", "its answers"])
+def test_what_happens_while_a_page_is_drawn_is_news_to_it(
+    served: Served, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    pages = sys.modules[MeterPage.__module__]
+    place, name = (service, "meter_state") if read == "the meter" else (pages, "show_session")
+    real = getattr(place, name)
+    answered: list[bool] = []
+
+    def answered_meanwhile(*given: object) -> object:
+        found = real(*given)
+        if not answered:
+            answered.append(True)
+            submit(served.client("runner"), meter, labels, model="meanwhile")
+        return found
+
+    visitor = Visitor(served, "developer")
+    before = newest_link(SYSTEM, served.site.space(meter))
+    monkeypatch.setattr(place, name, answered_meanwhile)
+    page = visitor.get(f"/meters/{meter}")
+    assert f'data-after="{before}"' in page.text
+    assert newest_link(SYSTEM, served.site.space(meter)) == before + 1
+
+
+def test_the_page_of_an_earlier_test_set_sends_to_the_one_that_answers(
+    served: Served, tmp_path: Path
+) -> None:
+    meter = served.add_meter(small_spec(models=True), prefix="old-")
+    begin(served, meter, tmp_path, prefix="old-")
+    Visitor(served, "old-labeler").send(f"/meters/{meter}/test-sets/1/retire")
+    labeler = served.client("old-labeler")
+    needed = labeler.get(f"/meters/{meter}/requests").json()["items"][0]["labels_needed"]
+    table = rows(np.arange(needed) % 2, seed=5)
+    assert add(labeler, meter, sealed(served, meter, table, tmp_path, generation=2)).is_success
+    developer = Visitor(served, "old-developer")
+    assert "Submit the model, use an answer" in words(developer.get(f"/meters/{meter}"))
+    page = developer.get(f"/meters/{meter}?generation=1")
+    assert "You see test set 1. To the current one" in words(page)
+    assert "Submit the model" not in words(page), "it would be answered by test set 2"
+    assert f'href="/meters/{meter}#submit"' in page.text
 
 
 def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ class TestErrors:
         assert "query.generation" in words(answer)
         assert visitor.client.delete("/meters").status_code == 405
 
+    @pytest.mark.parametrize("name", ["Referer", "HX-Current-URL"])
+    def test_of_strangers_who_come_from_no_address(self, served: Served, name: str) -> None:
+        answer = Visitor(served).client.post("/account/tokens", headers={name: "http://["})
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/sign-in?back=/meters"
+
     def test_for_programs_stay_as_they_are(self, served: Served) -> None:
         for path in ("/api/v1/nowhere", "/api/v1/me"):
             answer = Visitor(served, "admin").get(path)

@@ -140,6 +140,8 @@ def test_drawn_edges_are_compared_with_the_default_bands(served: Served) -> None
     assert found.rows == answer_to(asked()).rows
     said = words(Visitor(served).get("/planner/answer", params=asked(drawn="0.2")))
     assert "Bands: 0.2 wide, with edges drawn for each answer." in said
+    repeated = answer_to(asked(drawn="0.2", tolerance="0.01,0.01,0.01"))
+    assert (repeated.plan.labels, repeated.rows) == (found.plan.labels, found.rows)
 
 
 def test_a_link_shows_the_same_again(served: Served) -> None:
@@ -175,6 +177,7 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"drawn": "0.05", "edges": "0.1"}, "drawn"),
         ({"drawn": "0.05", "protocol": "incremental"}, "drawn"),
         ({"above": "3"}, "above"),
+        ({"ceiling": "1e-320"}, "ceiling"),
         ({"loss": "losses.py:mine"}, "loss"),
         ({"variance_ceiling": "0.04"}, "variance ceiling"),
         ({"sticky": "1"}, "sticky"),

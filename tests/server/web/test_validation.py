@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from tests.server.driving import VALIDATION, parquet
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
-from tests.service.helpers import rows
+from tests.service.helpers import rows, small_spec
 
 
 class TestValidation:
@@ -27,6 +28,16 @@ class TestValidation:
         second = visitor.put_in(path, fresh, suffix="parquet", label="label")
         assert "Validation set 2 with 10 rows" in words(second)
         assert "Number 2 Rows 10 rows" in words(visitor.get(path))
+
+    def test_of_scores_names_no_label_column(self, served: Served) -> None:
+        meter = served.add_meter(small_spec(loss="score", classes=(), metric="exact match"))
+        path = f"/meters/{meter}/validation"
+        visitor = Visitor(served, "developer")
+        table = pa.table({"id": [f"row {number}" for number in range(20)]})
+        given = visitor.put_in(path, parquet(table), suffix="parquet", id_column="id")
+        for said in (words(given), words(visitor.get(path))):
+            assert "20 rows Id column id" in said
+            assert "Label column" not in said
 
     def test_that_cannot_be_read(self, served: Served) -> None:
         meter = served.add_meter()

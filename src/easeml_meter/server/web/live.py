@@ -9,6 +9,7 @@ is drawn once for all readers of one kind.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from easeml_meter.core.views import Consequence
+from easeml_meter.errors import MeterError
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.web.history import LookHere
@@ -27,6 +29,8 @@ from easeml_meter.server.web.pages import VisitHere, fragment
 from easeml_meter.service.actor import SYSTEM, Permission
 from easeml_meter.service.audit import newest_link
 from easeml_meter.service.place import Site
+
+_LOG = logging.getLogger(__name__)
 
 router = APIRouter(include_in_schema=False)
 
@@ -104,7 +108,10 @@ class Live:
     async def _watch(self) -> None:
         while self._open:
             before = self._newest
-            self._newest = await run_in_threadpool(self._look, tuple(self._open))
+            try:
+                self._newest = await run_in_threadpool(self._look, tuple(self._open))
+            except MeterError:  # it may go better the next time; until then, pages stay as they are
+                _LOG.warning("open pages cannot be updated: the books cannot be read")
             changing = any(before.get(each, new) != new for each, new in self._newest.items())
             # What changes in two looks in a row is busy: a single answer slows no page down.
             self._busy, self._changing = changing and self._changing, changing
@@ -158,16 +165,16 @@ def changed(
     generation: Generation = None,
 ) -> Response:
     """Return the parts of a meter's page that change, to be put into it."""
+    live: Live = visit.request.app.state.live
+    seen = live.newest(meter)  # before the page reads anything: what is kept is never older
     page = MeterPage.open(visit, meter, tenant, generation, look)
     if not page.may("AUDIT"):
         return page.render("changed.html")
-    live: Live = visit.request.app.state.live
     # Whatever is shown to all readers of a kind, and changes, changes with a link of the chain, and
     # is drawn once for each look at it; how long ago things were is a minute old at most.
     seats = tuple(sorted(visit.at(meter).seats))
     minute = visit.site.now()[: len("2026-01-01T00:00")]
-    link = live.newest(meter) or page.newest_link()
-    kind = (meter, link, seats, page.tenant, generation, look, minute)
+    kind = (meter, seen or page.link, seats, page.tenant, generation, look, minute)
     news = live.news(kind)
     handovers: tuple[Consequence, ...] = ()
     if news is None:

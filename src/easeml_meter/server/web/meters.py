@@ -52,6 +52,8 @@ class MeterPage:
     state: MeterState
     generation: int | None = None
     look: HistoryLook = NEWEST_FIRST
+    link: int = 0
+    """Up to which link of the audit chain the page is, at least; 0 to those who may not know."""
 
     @classmethod
     def open(
@@ -64,10 +66,13 @@ class MeterPage:
     ) -> MeterPage:
         """Open a meter's page, for everyone with a seat."""
         actor = visit.at(meter, tenant)
-        state = meters.meter_state(actor, visit.site.space(meter))
+        space = visit.site.space(meter)
         # Whoever has several seats sees the page of the one that shows most.
         seated = actor.granted(Permission.SEE_SIGNALS, Permission.SUBMIT, Permission.SEE_METER)
-        return cls(visit, meter, seated, state, generation, look)
+        # Before anything else is read: what happens meanwhile is news to the page.
+        link = newest_link(seated, space) if seated.may(Permission.AUDIT) else 0
+        state = meters.meter_state(actor, space)
+        return cls(visit, meter, seated, state, generation, look, link)
 
     def may(self, permission: str) -> bool:
         """Whether the visitor may do something, by the permission's name."""
@@ -100,6 +105,11 @@ class MeterPage:
     def numbers(self) -> list[int]:
         """Test sets that were delivered."""
         return [row.number for row in self.state.generations if row.rows is not None]
+
+    @property
+    def earlier(self) -> bool:
+        """Whether the page is about another test set than the one that answers."""
+        return self.generation not in (None, self.state.current.number)
 
     @property
     def validation(self) -> ValidationSet | None:
@@ -161,7 +171,7 @@ class MeterPage:
         return {
             StepPlace.NOWHERE: "",
             StepPlace.VALIDATION: f"{self.address}/validation",
-            StepPlace.SUBMIT: "#submit",
+            StepPlace.SUBMIT: f"{self.address}{self.query}#submit" if self.earlier else "#submit",
             StepPlace.LABELS: f"{self.address}/labels",
             StepPlace.MANAGE: f"/admin/meters/{self.meter}",
         }[place]
@@ -226,10 +236,6 @@ class MeterPage:
         """Whether predictions come from a runner: developers neither see inputs nor send models."""
         spec = self.state.spec
         return not (self.inputs_visible or spec.models or self.may("SEE_TEST_INPUTS"))
-
-    def newest_link(self) -> int:
-        """Return up to which link of the audit chain the page is."""
-        return newest_link(self.actor, self.visit.site.space(self.meter))
 
     def waiting(self) -> list[Receipt]:
         """Return submissions that wait, are under way, or were refused after they had waited."""

@@ -439,7 +439,10 @@ def here(request: Request) -> str:
     if request.method == "GET" and not wants_fragment(request):
         query = f"?{request.url.query}" if request.url.query else ""
         return own_address(f"{request.url.path}{query}")
-    page = urlsplit(request.headers.get("hx-current-url") or request.headers.get("referer", ""))
+    try:
+        page = urlsplit(request.headers.get("hx-current-url") or request.headers.get("referer", ""))
+    except ValueError:  # no address at all
+        return "/meters"
     if page.netloc != request.url.netloc:
         return "/meters"
     return own_address(f"{page.path}?{page.query}" if page.query else page.path)

@@ -339,6 +339,6 @@ def _setting(spec: MeterSpec, single: bool) -> Setting:
     bare = spec
     if spec.drawn is not None:
         bare = MeterSpec.uniform(tolerance=tolerances[0], steps=spec.steps, delta=spec.delta)
-    if single:  # as `meter compare` does, after the paper
+    if single or spec.drawn is not None:  # as `meter compare` does, after the paper
         tolerances = tuple(tolerances[0] * (k + 1) for k in range(bare.signals))
     return Setting(bare.signals, tolerances, bare.delta, spec.ceiling, bare.edges)

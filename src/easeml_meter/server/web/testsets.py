@@ -109,6 +109,7 @@ def labels_page(page: LabelingHere) -> Response:
         scores=not spec.seals_labels,
         wanted=orders.wanted(actor, space) if spec.on_demand else None,
         rolling=spec.window,
+        archived=state.archived,
         spec=spec,
         classes=words.shown(", ".join(class_list), 200),
         class_list=class_list,
