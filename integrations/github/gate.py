@@ -41,7 +41,7 @@ def main() -> int:
     limits = options("fail-above", "most-loss")
     if not limits:  # `meter submit` would do without, and be charged
         return failed(WRONG_INPUT, "no limit given: give fail-above or most-loss")
-    gate = [f"--model={model}", *limits]
+    gate = [f"--model={model}", *options("ask"), *limits]
     files = options("test", "validation", "onnx")
     if files:
         done = meter("submit", "--once", *files, *gate)

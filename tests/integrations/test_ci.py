@@ -20,7 +20,7 @@ import yaml
 from tests.client.people import people_at
 from tests.forking import shims
 from tests.live import live
-from tests.service.helpers import Session, make_session
+from tests.service.helpers import Session, condition_spec, make_session
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "integrations" / "github" / "gate.py"
@@ -126,6 +126,17 @@ def test_a_model_above_the_band_fails(session: Session) -> None:
     assert (outputs(session.folder)["passed"], outputs(session.folder)["band"]) == ("false", "3")
     assert "❌ failed" in (session.folder / "summary.md").read_text()
     assert ET.parse(report).find(".//failure") is not None  # noqa: S314 (our own file)
+
+
+def test_a_question_that_is_named_decides(tmp_path: Path) -> None:
+    hard, easy = "n > 0.7 +/- 0.2", "n > 0.2 +/- 0.2"
+    session = make_session(tmp_path, condition_spec(question=hard, also=(easy,)))
+    given = files(session, len(session.test_labels) // 2, 0) | {"METER_FAIL_ABOVE": ""}
+    given |= {"METER_MOST_LOSS": "1"}
+    assert act(session.folder, METER_ASK=easy, **given).returncode == 0
+    assert act(session.folder, METER_ASK="", **given).returncode == 6
+    assert act(session.folder, METER_ASK=easy, **given).returncode == 0
+    assert [each.asked for each in session.meter.status().signals] == [easy, hard]
 
 
 def test_without_files_nothing_is_submitted(session: Session) -> None:

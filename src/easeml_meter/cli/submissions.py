@@ -24,7 +24,7 @@ from easeml_meter.cli.common import (
     seal_step,
     tenant_option,
 )
-from easeml_meter.cli.gate import close, gate_options
+from easeml_meter.cli.gate import ask_option, close, gate_options
 from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import Denied, InvalidInput, MeterError, invalid
 
@@ -75,12 +75,7 @@ _DIGITS = 10
     help="If a model of this name was answered before, repeat that answer at no cost, without "
     "looking at the files.",
 )
-@click.option(
-    "--ask",
-    default="",
-    metavar="QUESTION",
-    help="Which of the meter's questions, where it has several. Default: the usual one.",
-)
+@ask_option
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
