@@ -213,15 +213,13 @@ def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
     """Read the options of a gate before anything is submitted; a condition is one by itself."""
     from easeml_meter.core.gate import Gate
 
-    asked = options["fail_above"], options["most_loss"]
-    if asked != (None, None) or spec.condition is not None:
-        gate = Gate(*asked)
-        gate.check(spec)
-        return gate
-    for name in ("summary", "junit"):
-        if options[name] is not None:
-            raise invalid(f"--{name}", options[name], "only with --fail-above or --most-loss")
-    return None
+    # Files are written of a verdict only, so they ask for a gate, too.
+    named = ("fail_above", "most_loss", "summary", "junit")
+    if spec.condition is None and all(options[name] is None for name in named):
+        return None
+    gate = Gate(options["fail_above"], options["most_loss"])
+    gate.check(spec)
+    return gate
 
 
 def _reporters(options: dict[str, Any]) -> dict[str, Report]:
