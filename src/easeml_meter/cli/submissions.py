@@ -203,10 +203,14 @@ def _ask(meter: MeterVerbs, model: str, tenant: int | None, number: int, *, once
 
 
 def _spent(meter: MeterVerbs, number: int) -> bool:
-    """Whether no team is answered by this test set any more."""
+    """Whether no team is answered by this test set any more, as far as can be learned now."""
     from easeml_meter.core.lifecycle import Phase
 
-    return any(each.number == number and each.phase is Phase.SPENT for each in meter.generations)
+    try:
+        generations = meter.generations
+    except MeterError:  # the answer is given and charged: a hint must not take its exit code
+        return False
+    return any(each.number == number and each.phase is Phase.SPENT for each in generations)
 
 
 def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
