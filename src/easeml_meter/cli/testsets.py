@@ -115,7 +115,8 @@ def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
         return data, ""
     from easeml_meter.integrations.sourcing import WantedColumns, rows_from
 
-    wanted = WantedColumns(options["label"], options["id_column"], options["columns"], usage)
+    named = (options[each] for each in ("label", "id_column", "columns"))
+    wanted = WantedColumns(*named, usage, options["drop"])
     return rows_from(tool, data, wanted, allow_left_out=allowed)
 
 
