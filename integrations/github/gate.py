@@ -41,7 +41,7 @@ def main() -> int:
     gate = [f"--model={model}", *options("ask", "fail-above", "most-loss")]
     files = options("test", "validation", "onnx")
     if files:
-        # Who wants a summary wants a gate: without a limit, where one is needed, nothing is charged.
+        # A summary asks for a gate: where that needs a limit and has none, nothing is charged.
         done = meter("submit", "--once", *files, *gate, f"--summary={os.devnull}")
         if done.returncode not in (0, CLOSED):
             return refused(done)

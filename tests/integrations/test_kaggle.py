@@ -77,6 +77,8 @@ def test_columns_that_are_no_inputs_may_be_dropped(
     assert not {"insult", "Usage", "weight"} & set(json.dumps(sealed).split('"'))
     refused = bench.refused(2, "seal", *solution, "--out", "t.sealed", "--drop", f"{dropped},typo")
     assert "no column 'typo'" in refused
+    unnamed = bench.refused(2, "seal", "s.csv", "--from", "kaggle", "--id", "id", "--out", "u")
+    assert unnamed.startswith("meter: --label: nothing given")
 
 
 def test_one_target_is_no_class_of_its_own(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def test_what_is_left_out_is_counted_by_reason(answers: list[Any], reason: str) 
 def test_an_example_that_stands_there_twice_is_refused() -> None:
     """Sealing refuses ids that repeat; without --id, both rows were sealed."""
     twice = [Example({"text": "x"}, [label], own) for label in ("ham", "spam") for own in (7, 8, 9)]
-    with pytest.raises(InvalidInput, match=r"given more than once \(own id '7', '8', '9'\): .* --id"):
+    with pytest.raises(
+        InvalidInput, match=r"given more than once \(own id '7', '8', '9'\): .* --id"
+    ):
         gather(twice, WantedColumns("kind"))
     unknown = [Example({"text": "x"}, ["ham"]) for _ in range(2)]
     assert gather(unknown, WantedColumns("kind"))[0].num_rows == 2

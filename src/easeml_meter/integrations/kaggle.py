@@ -41,10 +41,7 @@ def rows(path: Path, wanted: WantedColumns) -> Rows:
     if len(classes) == 1 or not one_hot:
         raise no_label(wanted.label, classes)
     return gather(
-        [
-            Example({name: each[name] for name in apart}, [_class(each, classes)])
-            for each in found
-        ],
+        [Example({name: each[name] for name in apart}, [_class(each, classes)]) for each in found],
         wanted,
     )
 
