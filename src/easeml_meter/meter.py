@@ -410,15 +410,24 @@ class MeterVerbs(Protocol):
             InvalidInput: the meter has no such tenant.
         """
 
-    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> GateVerdict:
+    def gate(
+        self, model: str, gate: Gate, *, tenant: int | None = None, ask: str = ""
+    ) -> GateVerdict:
         """Say whether a model passes, by the newest answer to it: free, and repeatable.
+
+        `ask`: by its answer to which of the meter's questions, if it has several; the usual one by
+        default.
 
         Raises:
             Denied: the role does not see the answers of this tenant.
-            InvalidInput: the meter has no such tenant.
+            InvalidInput: the meter has no such tenant or question, or it cannot have this gate.
             WrongPhase: nothing was told of the model yet.
         """
-        return gate.judge(last_told(self.history(tenant=tenant), model))
+        spec = self.spec
+        number = spec.number_asked(ask)
+        gate.check(spec.each[number])
+        asked = spec.questions[number] if spec.also else ""
+        return gate.judge(last_told(self.history(tenant=tenant), model, asked))
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
         """Compare the next submissions with this model, which has passed; return its step.

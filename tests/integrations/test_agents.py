@@ -51,6 +51,8 @@ def test_an_agent_chooses_the_question_and_sees_its_price(tmp_path: Path) -> Non
     assert (reading["question"], reading["band"], reading["step"]) == ("gap", 1, 2)
     again = tools.submit("m", test, validation, "", None, ask=level)
     assert (again["step"], again["by_name"]) == (1, True)
+    assert tools.gate("m", 1)["signal"]["step"] == 2
+    assert tools.gate("m", None, ask=level)["signal"]["step"] == 1
     with pytest.raises(RefusedCall, match=r"\[exit 2\].*one of: gap; n > 0"):
         refusing(tools.submit)("m", test, validation, "", None, ask="n > 0.9 +/- 0.1")
 

@@ -20,7 +20,7 @@ import yaml
 from tests.client.people import people_at
 from tests.forking import shims
 from tests.live import live
-from tests.service.helpers import Session, make_session
+from tests.service.helpers import Session, condition_spec, make_session
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "integrations" / "github" / "gate.py"
@@ -128,6 +128,29 @@ def test_a_model_above_the_band_fails(session: Session) -> None:
     assert ET.parse(report).find(".//failure") is not None  # noqa: S314 (our own file)
 
 
+def test_a_question_that_is_named_decides(tmp_path: Path) -> None:
+    hard, easy = "n > 0.7 +/- 0.2", "n > 0.2 +/- 0.2"
+    session = make_session(tmp_path, condition_spec(question=hard, also=(easy,)))
+    given = files(session, len(session.test_labels) // 2, 0) | {"METER_FAIL_ABOVE": ""}
+    given |= {"METER_MOST_LOSS": "1"}
+    assert act(session.folder, METER_ASK=easy, **given).returncode == 0
+    assert act(session.folder, METER_ASK="", **given).returncode == 6
+    assert act(session.folder, METER_ASK=easy, **given).returncode == 0
+    assert [each.asked for each in session.meter.status().signals] == [easy, hard]
+
+
+@pytest.mark.parametrize(("errors", "code"), [(0, 0), (30, 6)])
+def test_a_condition_is_a_gate_without_limits(tmp_path: Path, errors: int, code: int) -> None:
+    """One had to be given, and only most-loss was accepted."""
+    session = make_session(tmp_path, condition_spec())
+    given = files(session, errors, 0) | {"METER_FAIL_ABOVE": ""}
+    for done in (act(session.folder, **given), act(session.folder, METER_FAIL_ABOVE="")):
+        assert done.returncode == code, done.stdout
+        assert outputs(session.folder)["passed"] == ("true", "false")[code // 6]
+    assert gitlab(session, **given).returncode == code
+    assert len(session.meter.status().signals) == 1
+
+
 def test_without_files_nothing_is_submitted(session: Session) -> None:
     done = act(session.folder)
     assert (done.returncode, outputs(session.folder)) == (4, {})
@@ -143,9 +166,13 @@ def test_wrong_input_costs_nothing(session: Session) -> None:
     missing = act(session.folder, **given | {"METER_TEST": "nowhere.csv"})
     no_band = act(session.folder, **given | {"METER_FAIL_ABOVE": "9"})
     no_gate = act(session.folder, **given | {"METER_FAIL_ABOVE": ""})
-    for done in (missing, no_band, no_gate):
+    nothing_asked = act(session.folder, METER_FAIL_ABOVE="")
+    for done in (missing, no_band, no_gate, nothing_asked):
         assert (done.returncode, outputs(session.folder)) == (2, {})
         assert re.fullmatch("::error title=Overfitting meter::.+\n", done.stdout)
+    assert "fail-above" in no_gate.stdout
+    assert "fail-above" in nothing_asked.stdout
+    assert gitlab(session, **given | {"METER_FAIL_ABOVE": ""}).returncode == 2
     assert session.meter.status().signals == ()
 
 
@@ -242,7 +269,7 @@ exit 5
     summary = f"--summary={tmp_path / 'summary.md'}"
     gate = f"--model={COMMIT} --fail-above=2"
     assert (tmp_path / "called").read_text().splitlines() == [
-        f"submit --json --once --onnx=m.onnx {gate}",
+        f"submit --json --once --onnx=m.onnx {gate} --summary=/dev/null",
         f"gate --json {gate} {summary}",
     ]
 

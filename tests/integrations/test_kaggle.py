@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.cli.workbench import Workbench
 from tests.integrations.test_sourcing import EXPORTS
 from tests.service.helpers import small_spec
 
@@ -50,6 +52,33 @@ def test_other_targets_are_no_inputs_and_ids_stay_as_written(tmp_path: Path) -> 
     assert weighed.column_names == ["id", "toxic", "weight"]
     with pytest.raises(InvalidInput, match="no column 'key'"):
         rows(tmp_path / "s.csv", replace(wanted, id_column="key"))
+
+
+@pytest.mark.parametrize(
+    ("head", "cells", "dropped"),
+    [
+        ("id,kind,insult,Usage", "{at},{name},1,Private", "insult,Usage"),
+        ("id,cat,dog,weight,Usage", "{at},{cat},{dog},2,Private", "weight"),
+    ],
+    ids=["targets", "one-hot"],
+)
+def test_columns_that_are_no_inputs_may_be_dropped(
+    tmp_path: Path, head: str, cells: str, dropped: str
+) -> None:
+    """A column of the file was refused as "no column"; beside classes, a weight as no label."""
+    bench = Workbench(tmp_path)
+    lines = [
+        cells.format(at=at, name=("cat", "dog")[at % 2], cat=1 - at % 2, dog=at % 2)
+        for at in range(bench.init())
+    ]
+    (tmp_path / "s.csv").write_text("\n".join([head, *lines]))
+    solution = ("s.csv", "--from", "kaggle", "--usage", "Private", "--label", "kind", "--id", "id")
+    sealed = bench.json("seal", *solution, "--out", "s.sealed", "--drop", dropped)
+    assert not {"insult", "Usage", "weight"} & set(json.dumps(sealed).split('"'))
+    refused = bench.refused(2, "seal", *solution, "--out", "t.sealed", "--drop", f"{dropped},typo")
+    assert "no column 'typo'" in refused
+    unnamed = bench.refused(2, "seal", "s.csv", "--from", "kaggle", "--id", "id", "--out", "u")
+    assert unnamed.startswith("meter: --label: nothing given")
 
 
 def test_one_target_is_no_class_of_its_own(tmp_path: Path) -> None:

@@ -69,6 +69,17 @@ def test_spans_are_refused(tmp_path: Path) -> None:
         rows(tmp_path / "x.json", WANTED)
 
 
+def test_a_choice_for_a_region_is_no_label_of_the_task(tmp_path: Path) -> None:
+    """With one region in a task, its choice was sealed as the label of the whole task."""
+    place = {"start": 0, "end": 1, "text": "x"}
+    region = {"id": "r", "from_name": "what", "type": "labels", "value": place | {"labels": ["X"]}}
+    said = {"id": "r", "from_name": "kind", "type": "choices", "value": place | {"choices": ["a"]}}
+    task = {"id": 1, "data": {"text": "x"}, "annotations": [{"result": [region, said]}]}
+    (tmp_path / "x.json").write_text(json.dumps([task]))
+    with pytest.raises(InvalidInput, match="'kind' is a control of regions, controls that say one"):
+        rows(tmp_path / "x.json", WANTED)
+
+
 @pytest.mark.parametrize("path", [JSON, MIN, CSV], ids=["json", "json-min", "csv"])
 def test_a_control_that_is_not_there_is_refused(path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"no label 'knd' .did you mean 'kind'"):

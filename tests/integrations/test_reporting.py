@@ -86,6 +86,25 @@ def test_a_server_that_goes_away_after_the_answer_leaves_the_exit_code(
     assert shown.err == "meter: warning: not reported: the server does not answer\n"
 
 
+def test_a_server_that_goes_away_after_the_last_answer_leaves_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the set is spent is asked after the answer: it was exit code 1, without a verdict."""
+
+    def away(_: Meter) -> None:
+        raise MeterError("the server does not answer")
+
+    bench = Workbench(tmp_path)
+    test, validation = animals(bench.init(steps=1)), animals(40)
+    bench.deliver(test)
+    bench.validate(validation)
+    files = bench.predictions(test, validation)
+    monkeypatch.setattr(Meter, "generations", property(away))
+    shown = bench.run("submit", *files, "-C", "meter", "--fail-above", 1)
+    assert (shown.code, shown.err) == (0, "")
+    assert "passed: model" in shown.out
+
+
 def test_what_a_tracker_prints_does_not_follow_the_json(
     bench: Workbench, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

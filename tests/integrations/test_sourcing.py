@@ -56,6 +56,17 @@ def test_what_is_left_out_is_counted_by_reason(answers: list[Any], reason: str) 
     assert labelled(*answers) == {reason: 1}
 
 
+def test_an_example_that_stands_there_twice_is_refused() -> None:
+    """Sealing refuses ids that repeat; without --id, both rows were sealed."""
+    twice = [Example({"text": "x"}, [label], own) for label in ("ham", "spam") for own in (7, 8, 9)]
+    with pytest.raises(
+        InvalidInput, match=r"given more than once \(own id '7', '8', '9'\): .* --id"
+    ):
+        gather(twice, WantedColumns("kind"))
+    unknown = [Example({"text": "x"}, ["ham"]) for _ in range(2)]
+    assert gather(unknown, WantedColumns("kind"))[0].num_rows == 2
+
+
 @pytest.mark.parametrize("label", [each.value for each in LeftOut])
 def test_a_label_that_is_called_like_a_reason_is_a_label(label: str) -> None:
     """Loans are approved or rejected: all of one class were left out."""

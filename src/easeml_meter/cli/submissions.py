@@ -24,7 +24,7 @@ from easeml_meter.cli.common import (
     seal_step,
     tenant_option,
 )
-from easeml_meter.cli.gate import close, gate_options
+from easeml_meter.cli.gate import ask_option, close, gate_options
 from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import Denied, InvalidInput, MeterError, invalid
 
@@ -75,12 +75,7 @@ _DIGITS = 10
     help="If a model of this name was answered before, repeat that answer at no cost, without "
     "looking at the files.",
 )
-@click.option(
-    "--ask",
-    default="",
-    metavar="QUESTION",
-    help="Which of the meter's questions, where it has several. Default: the usual one.",
-)
+@ask_option
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
@@ -208,25 +203,27 @@ def _ask(meter: MeterVerbs, model: str, tenant: int | None, number: int, *, once
 
 
 def _spent(meter: MeterVerbs, number: int) -> bool:
-    """Whether no team is answered by this test set any more."""
+    """Whether no team is answered by this test set any more, as far as can be learned now."""
     from easeml_meter.core.lifecycle import Phase
 
-    return any(each.number == number and each.phase is Phase.SPENT for each in meter.generations)
+    try:
+        generations = meter.generations
+    except MeterError:  # the answer is given and charged: a hint must not take its exit code
+        return False
+    return any(each.number == number and each.phase is Phase.SPENT for each in generations)
 
 
 def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
     """Read the options of a gate before anything is submitted; a condition is one by itself."""
     from easeml_meter.core.gate import Gate
 
-    asked = options["fail_above"], options["most_loss"]
-    if asked != (None, None) or spec.condition is not None:
-        gate = Gate(*asked)
-        gate.check(spec)
-        return gate
-    for name in ("summary", "junit"):
-        if options[name] is not None:
-            raise invalid(f"--{name}", options[name], "only with --fail-above or --most-loss")
-    return None
+    # Files are written of a verdict only, so they ask for a gate, too.
+    named = ("fail_above", "most_loss", "summary", "junit")
+    if spec.condition is None and all(options[name] is None for name in named):
+        return None
+    gate = Gate(options["fail_above"], options["most_loss"])
+    gate.check(spec)
+    return gate
 
 
 def _reporters(options: dict[str, Any]) -> dict[str, Report]:

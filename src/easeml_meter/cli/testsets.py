@@ -115,7 +115,10 @@ def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
         return data, ""
     from easeml_meter.integrations.sourcing import WantedColumns, rows_from
 
-    wanted = WantedColumns(options["label"], options["id_column"], options["columns"], usage)
+    if options["label"] is None:
+        raise invalid("--label", None, "the name of the label in the export needed with --from")
+    label, id_column, columns = (options[each] for each in ("label", "id_column", "columns"))
+    wanted = WantedColumns(label, id_column, columns, usage, options["drop"])
     return rows_from(tool, data, wanted, allow_left_out=allowed)
 
 

@@ -127,14 +127,18 @@ class GateVerdict:
         }
 
 
-def last_told(history: Sequence[SessionView], model: str) -> Signal:
+def last_told(history: Sequence[SessionView], model: str, asked: str = "") -> Signal:
     """Return the newest answer to a model of this name.
+
+    `asked` is its question, where the meter has several: an easier one must not open the gate.
 
     Raises:
         WrongPhase: nothing was told of it yet.
     """
     for view in reversed(history):
         for signal in reversed(view.signals):
-            if signal.model == model:
+            if signal.model == model and signal.asked == asked:
                 return signal
-    raise WrongPhase(f"model {model[:80]!r}: nothing was told of it yet: submit it first")
+    question = f' to "{asked}"' if asked else ""
+    told = f"nothing was told of it yet{question}: submit it first"
+    raise WrongPhase(f"model {model[:80]!r}: {told}")

@@ -99,9 +99,9 @@ class Tools:
         )
         return self.meter.submit_any(submitted, model=model, once=True, ask=ask).to_dict()
 
-    def gate(self, model: str, fail_above: int | None) -> Answer:
-        """Return whether a model passes; a condition needs no band."""
-        return self.meter.gate(model, Gate(fail_above)).to_dict()
+    def gate(self, model: str, fail_above: int | None, *, ask: str = "") -> Answer:
+        """Return whether a model passes, by its answer to `ask`; a condition needs no band."""
+        return self.meter.gate(model, Gate(fail_above), ask=ask).to_dict()
 
     def file(self, given: str, endings: tuple[str, ...] = tuple(FORMATS)) -> Held:
         """Read a file below the root whose ending says that it may be submitted.

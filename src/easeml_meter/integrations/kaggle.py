@@ -31,18 +31,17 @@ def rows(path: Path, wanted: WantedColumns) -> Rows:
     table = _used(opened.in_memory(), wanted)
     if wanted.label in table.column_names:
         # The other columns are targets, too, or say how a row is scored: no inputs.
-        named = {wanted.id_column, wanted.label, *(wanted.columns or ())}
+        named = {wanted.id_column, wanted.label, *(wanted.columns or ()), *wanted.drop}
         return table.select([name for name in table.column_names if name in named]), {}
-    classes = [name for name in table.column_names if name != wanted.id_column]
+    # What is dropped is handed on as well: sealing refuses a name that it does not find.
+    apart = [name for name in table.column_names if name in (wanted.id_column, *wanted.drop)]
+    classes = [name for name in table.column_names if name not in apart]
     found = table.to_pylist()
     one_hot = all(each[name] in (0, 1) for each in found for name in classes)
     if len(classes) == 1 or not one_hot:
         raise no_label(wanted.label, classes)
     return gather(
-        [
-            Example({wanted.id_column: each[wanted.id_column]}, [_class(each, classes)])
-            for each in found
-        ],
+        [Example({name: each[name] for name in apart}, [_class(each, classes)]) for each in found],
         wanted,
     )
 
@@ -58,7 +57,7 @@ def _used(table: pa.Table, wanted: WantedColumns) -> pa.Table:
         why = "the public rows have told something to whoever saw the leaderboard"
         raise InvalidInput(f"rows of several uses ({counted}): choose --usage, e.g. Private: {why}")
     chosen = pa.array([usage == wanted.usage for usage in usages])
-    return table.filter(chosen).drop_columns([_USAGE])
+    return table.filter(chosen).drop_columns([_USAGE] if _USAGE not in wanted.drop else [])
 
 
 def _class(row: dict[str, Any], classes: list[str]) -> Any:

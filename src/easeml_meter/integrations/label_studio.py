@@ -60,9 +60,12 @@ def _answer(annotation: dict[str, Any], control: str) -> Any:
         return LeftOut.SKIPPED
     said = [each for each in annotation.get("result", ()) if each.get("from_name") == control]
     for each in said:
-        if each.get("type") not in _SINGLE:
+        kind = each.get("type")
+        # What is said of a region (perRegion) repeats where that is.
+        if kind not in _SINGLE or set(each["value"]) - {kind}:
+            of = "regions" if kind in _SINGLE else kind
             needed = f"controls that say one thing of a task ({', '.join(_SINGLE)})"
-            raise InvalidInput(f"{control!r} is a control of {each.get('type')}, {needed} needed")
+            raise InvalidInput(f"{control!r} is a control of {of}, {needed} needed")
     if len(said) > 1:
         return LeftOut.SEVERAL
     return only(said[0]["value"].get(said[0]["type"])) if said else LeftOut.UNLABELLED

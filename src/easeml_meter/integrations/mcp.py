@@ -84,12 +84,13 @@ def build(tools: Tools) -> Any:
         """
         return tools.submit(model, test, validation, onnx, id_column, ask=ask)
 
-    def meter_gate(model: str, fail_above: int | None = None) -> Answer:
+    def meter_gate(model: str, fail_above: int | None = None, ask: str = "") -> Answer:
         """Say whether a model passes by what it was told: band `fail_above` or lower. Free.
 
-        A meter that answers pass or fail needs no band.
+        A question that is answered by pass or fail needs no band. `ask` is the question whose
+        answer counts, where the meter has several; by default the first.
         """
-        return tools.gate(model, fail_above)
+        return tools.gate(model, fail_above, ask=ask)
 
     for title, tool, hints in (
         ("Plan a meter", meter_plan, _FREE),

@@ -60,8 +60,6 @@ def meter(request: pytest.FixtureRequest) -> Iterator[Asked]:
     gate = None if marker is None else _plainly(lambda: _asked_by(marker))
     opened = _plainly(lambda: _open(request.config))
     try:
-        if gate is not None:
-            _plainly(lambda: gate.check(opened.spec))
         yield Asked(opened, gate, request.node.user_properties)
     finally:
         opened.close()
@@ -84,25 +82,31 @@ class Asked:
 
     def submit(self, *given: Any, once: bool = True, **options: Any) -> Signal:
         """Submit predictions, as `Meter.submit` does."""
-        return self._judged(lambda: self._meter.submit(*given, once=once, **options))
+        return self._judged(self._meter.submit, *given, once=once, **options)
 
     def submit_any(self, *given: Any, once: bool = True, **options: Any) -> Signal:
         """Submit predictions or a model, as `Meter.submit_any` does."""
-        return self._judged(lambda: self._meter.submit_any(*given, once=once, **options))
+        return self._judged(self._meter.submit_any, *given, once=once, **options)
 
     def evaluate(self, *given: Any, once: bool = True, **options: Any) -> Signal:
         """Let an estimator predict on both sets, as `Meter.evaluate` does."""
-        return self._judged(lambda: self._meter.evaluate(*given, once=once, **options))
+        return self._judged(self._meter.evaluate, *given, once=once, **options)
 
-    def _judged(self, asked: Callable[[], Signal]) -> Signal:
+    def _judged(
+        self, verb: Callable[..., Signal], *given: Any, ask: str = "", **options: Any
+    ) -> Signal:
         from easeml_meter.core.gate import Gate
 
-        signal = _plainly(asked)
+        limits = self._gate
+        if limits is not None:  # one that this question cannot have is found before it costs
+            spec = self._meter.spec
+            _plainly(lambda: limits.check(spec.each[spec.number_asked(ask)]))
+        signal = _plainly(lambda: verb(*given, ask=ask, **options))
         for name in ("step", "generation", "steps_left", "repeated"):
             self._properties.append((f"meter.{name}", getattr(signal, name)))
         self._properties.append(("meter.answer", signal.name))
         # A meter that answers pass or fail is a gate by itself.
-        gate = self._gate or (None if signal.spec.condition is None else Gate())
+        gate = limits or (None if signal.spec.condition is None else Gate())
         if gate is not None:
             verdict = gate.judge(signal)
             if not verdict.passed:
