@@ -77,6 +77,17 @@ class Signal(Shown):
         return self.answer if self.answer > 0 else None
 
     @property
+    def highest_band(self) -> int | None:
+        """The highest band that the answer leaves open: near the ceiling, one reaches over several.
+
+        The band told is the lowest of them.
+        """
+        if self.band is None or self.told_edges is None:
+            return self.band
+        upper = self.told_edges[1]
+        return sum(each.lower < upper for each in self.spec.bands)
+
+    @property
     def passed(self) -> bool | None:
         """Whether the model passed the condition asked; None where the gap was asked for."""
         return {PASS: True, FAIL: False}.get(self.answer)
@@ -167,6 +178,13 @@ class Signal(Shown):
             "steps_left": self.steps_left,
             "steps_expected": self.steps_expected,
         }
+
+
+def band_words(signal: Signal) -> str:
+    """Name the band told, or the bands that the answer reaches over."""
+    if signal.band == signal.highest_band:
+        return f"band {signal.band}"
+    return f"bands {signal.band}-{signal.highest_band}"
 
 
 def together(spec: MeterSpec) -> str:

@@ -26,13 +26,14 @@ from easeml_meter.core.signals import (
     UNCHANGED,
     Rules,
 )
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import SessionView, Signal, band_words
 from easeml_meter.report.words import LOW_BATTERY, validation_words
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
 
 _CARRY_ON = "Carry on: the gap is in the lowest band."
+_MAY_CARRY_ON = "Carry on: as far as this answer tells, the gap may be in the lowest band."
 
 Line = tuple[Role | None, str]
 """A sentence, and the role it is for; None: for everybody who sees the answers."""
@@ -246,17 +247,24 @@ def _on_change(least: float, most: float, old: int | None) -> Iterator[Line]:
 def _on_bands(readings: list[Signal]) -> Iterator[Line]:
     """Advise on the bands of single models; those without a band say nothing here."""
     now, first = readings[-1], readings[0]
-    best = min(readings, key=lambda signal: signal.answer)
+    # Near the ceiling an answer reaches over several bands: the lowest and the highest of them.
+    best = min(readings, key=_highest)
     if now.answer == 1:
-        yield None, _CARRY_ON
+        yield None, _CARRY_ON if _highest(now) == 1 else _MAY_CARRY_ON
         return
-    if now.answer > first.answer:
-        yield None, _climbed(first.answer, now.answer)
-    elif now.answer > best.answer:
+    if now.answer > _highest(first):
+        yield None, _climbed(band_words(first), band_words(now))
+    elif now.answer > _highest(best):
         yield (
             None,
-            f"The meter was at band {best.answer} at step {best.step:,} and is at band "
-            f"{now.answer} now.",
+            f"The meter was at {band_words(best)} at step {best.step:,} and is at "
+            f"{band_words(now)} now.",
+        )
+    elif any(signal.answer < now.answer for signal in readings):
+        yield (
+            None,
+            f"The meter is at {band_words(now)}, and no earlier answer is sure to be a lower one, "
+            "so these steps need not have caused the gap.",
         )
     else:
         yield (
@@ -264,7 +272,11 @@ def _on_bands(readings: list[Signal]) -> Iterator[Line]:
             f"No reported band was below band {now.answer}, so these steps did not cause the gap.",
         )
     yield None, _direction(now)
-    yield from _on_validation(climbed=now.answer > best.answer)
+    yield from _on_validation(climbed=now.answer > _highest(best))
+
+
+def _highest(signal: Signal) -> int:
+    return signal.highest_band or 0
 
 
 def _on_edges(readings: list[Signal]) -> Iterator[Line]:
@@ -292,10 +304,10 @@ def _on_edges(readings: list[Signal]) -> Iterator[Line]:
     yield from _on_validation(climbed=lower >= least)
 
 
-def _climbed(first: int, now: int) -> str:
+def _climbed(first: str, now: str) -> str:
     return (
-        f"The meter has climbed from band {first} to band {now}: validation loss and test loss "
-        "have drifted apart."
+        f"The meter has climbed from {first} to {now}: validation loss and test loss have drifted "
+        "apart."
     )
 
 
@@ -352,7 +364,7 @@ def _on_maximum(view: SessionView, readings: list[Signal]) -> Iterator[Line]:
         yield None, _CARRY_ON
         return
     if now > first.answer:
-        yield None, _climbed(first.answer, now)
+        yield None, _climbed(band_words(first), band_words(readings[-1]))
     else:
         yield None, f"The meter has reported band {now} since step {first.step:,}."
     yield None, "It reports the worst band so far, whatever came after it."
