@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Iterable
 
@@ -35,6 +36,7 @@ from easeml_meter.report.words import (
     validation_words,
     when,
 )
+from easeml_meter.stats.rounding import as_written
 
 _PHASES = {
     Phase.REQUESTED: "The labelers have been asked for its labels.",
@@ -44,6 +46,7 @@ _PHASES = {
     Phase.RELEASED: "It was given to the developers and hides nothing any more.",
 }
 _NAME_LENGTH = 60
+_DECIMALS = 5
 
 
 def html_page(view: SessionView) -> str:
@@ -259,14 +262,21 @@ def _truth(check: Check) -> str:
     truth = check.truth
     losses = (None,) * 3 if truth is None else (truth.validation_loss, truth.test_loss, check.gap)
     interval = check.true_loss
-    promised = "nothing" if interval is None else f"{interval[0]:.5f} to {interval[1]:.5f}"
+    promised = "nothing" if interval is None else _outward(*interval)
     words = escaped(check.words)
     cells = [
         f"{check.signal.step:,}",
         _name(check.signal.model),
         _answer(check.signal),
-        *("unknown" if loss is None else f"{loss:.5f}" for loss in losses),
+        *("unknown" if loss is None else f"{loss:.{_DECIMALS}f}" for loss in losses),
         promised,
         f'<strong class="m-no">{words}</strong>' if check.right is False else words,
     ]
     return _row(cells)
+
+
+def _outward(least: float, most: float) -> str:
+    """Return where a loss was promised to be, with as many decimals as those measured."""
+    low, high = (as_written(each) * 10**_DECIMALS for each in (least, most))
+    ends = (math.floor(low), math.ceil(high))
+    return " to ".join(f"{each / 10**_DECIMALS:.{_DECIMALS}f}" for each in ends)
