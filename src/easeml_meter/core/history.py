@@ -12,7 +12,12 @@ from functools import lru_cache
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
-from easeml_meter.core.questions.planning import Plan, assumptions_of, plan_of
+from easeml_meter.core.questions.planning import (
+    Plan,
+    assumptions_of,
+    plan_of,
+    promise_of,
+)
 from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
@@ -164,8 +169,12 @@ def spec_of(spec: MeterSpec, generation: TestSet) -> MeterSpec:
 
     One that was topped up has steps of its own.
     """
-    kept = spec if spec.count is generation.count else spec.replace(count=generation.count)
-    return kept.of_test_set(generation.number)
+    return _kept(spec, generation).of_test_set(generation.number)
+
+
+def _kept(spec: MeterSpec, generation: TestSet) -> MeterSpec:
+    """Return a meter's specification with the count that a test set was planned with."""
+    return spec if spec.count is generation.count else spec.replace(count=generation.count)
 
 
 _ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
@@ -374,7 +383,7 @@ def session_view(
     The account is of all who share the tenant's history, so the entries alone do not give it.
     `earlier` are windows of a rolling test set whose answers are shown before those of this one.
     """
-    spec, plan = spec_of(state.spec, test_set), state.plan
+    spec = spec_of(state.spec, test_set)
     signals: list[Signal] = []
     left = expected = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
@@ -402,7 +411,7 @@ def session_view(
         battery=battery,
         steps_left=left,
         steps_expected=expected,
-        promise=plan.promise,
+        promise=promise_of(_kept(state.spec, test_set)),  # of its top-up, too
         assumptions=assumptions_of(spec),
         retrospective=truths,
         submitters=tuple(
