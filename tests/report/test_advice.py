@@ -27,6 +27,7 @@ from easeml_meter.report.advice import advice
 from easeml_meter.report.badges import badge_json
 from easeml_meter.report.gauge import headline
 from easeml_meter.report.words import history_words
+from easeml_meter.spec import MeterSpec
 
 COMMANDS = {
     Role.DEVELOPER: {"meter submit", "meter validation set", "meter validation replace"},
@@ -62,6 +63,18 @@ def test_a_gap_that_was_there_from_the_start() -> None:
     assert "No reported band was below band 3" in said([3, 3])
     assert "below band" not in said([3, 3], INCREMENTAL)
     assert "has reported band 3 since step 1" in said([3, 3], INCREMENTAL)
+
+
+@pytest.mark.parametrize("spec", [MASKING, INCREMENTAL])
+@pytest.mark.parametrize("last", [ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED])
+def test_nobody_is_told_to_carry_on_after_a_model_without_a_reading(
+    spec: MeterSpec, last: int
+) -> None:
+    assert "Carry on" in said([1, last, 1], spec)
+    assert "Carry on" not in said([1, last], spec)
+    assert "Carry on" in " ".join(advice(drawn_session([0.0, last, 0.0])))
+    assert "Carry on" not in " ".join(advice(drawn_session([0.0, last])))
+    assert "climbed from band 1 to band 2" in said([1, 2, last], spec)
 
 
 def test_bands_that_reach_over_others_near_the_ceiling_are_named_as_such() -> None:

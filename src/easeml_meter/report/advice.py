@@ -34,6 +34,7 @@ _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
 
 _CARRY_ON = "Carry on: the gap is in the lowest band."
 _MAY_CARRY_ON = "Carry on: as far as this answer tells, the gap may be in the lowest band."
+_NO_GAP_SEEN = "Carry on: as far as this answer tells, there may be no gap."
 
 Line = tuple[Role | None, str]
 """A sentence, and the role it is for; None: for everybody who sees the answers."""
@@ -142,8 +143,16 @@ def _on_answers(view: SessionView) -> Iterator[Line]:
         )
         yield Role.LABELER, "nothing to do: this test set waits for submissions."
         return
-    yield from _on_last(view.signals[-1])
+    last = view.signals[-1]
+    yield from _on_last(last)
     readings = [signal for signal in view.signals if signal.answer > 0 and signal.change is None]
+    for reader, line in _on_readings(view, readings):
+        # That an earlier model may go on says nothing of one without a reading.
+        if readings[-1] is last or line not in (_CARRY_ON, _MAY_CARRY_ON, _NO_GAP_SEEN):
+            yield reader, line
+
+
+def _on_readings(view: SessionView, readings: list[Signal]) -> Iterator[Line]:
     if readings and Rules(view.spec).incremental:
         yield from _on_maximum(view, readings)
     elif readings and view.spec.drawn is not None:
@@ -285,7 +294,7 @@ def _on_edges(readings: list[Signal]) -> Iterator[Line]:
     lower, _ = gaps[-1]
     least = min(upper for _, upper in gaps)
     if lower <= readings[-1].spec.tolerances[0]:
-        yield None, "Carry on: as far as this answer tells, there may be no gap."
+        yield None, _NO_GAP_SEEN
         return
     if lower >= least:
         best = readings[[upper for _, upper in gaps].index(least)]
