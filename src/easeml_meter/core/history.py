@@ -377,11 +377,14 @@ def session_view(
     *,
     truths: tuple[Truth | None, ...] = (),
     earlier: Sequence[tuple[TestSet, Sequence[Entry]]] = (),
+    shared: Sequence[Entry] = (),
+    handovers: Sequence[HandOver] = (),
 ) -> SessionView:
     """Show one tenant's session on one test set: its own entries, and its account as it is now.
 
     The account is of all who share the tenant's history, so the entries alone do not give it.
-    `earlier` are windows of a rolling test set whose answers are shown before those of this one.
+    `earlier` are windows of a rolling test set whose answers are shown before those of this one;
+    `shared` are the entries of all tenants, where `handovers` join the tenant's history with others.
     """
     spec = spec_of(state.spec, test_set)
     signals: list[Signal] = []
@@ -392,8 +395,12 @@ def session_view(
         battery, left, expected = 0.0, 0, 0
     if test_set.rows is not None:
         ledger = ledger_of(spec, test_set)
-        for window, told in (*earlier, (test_set, entries)):
-            signals += _told(state, window, told, account.tenant)
+        # An account that is shared names the first of its tenants.
+        tenant = entries[0].tenant if entries else account.tenant
+        for window, told in earlier:
+            signals += _told(state, window, told, tenant)
+        if entries:
+            signals += _told(state, test_set, shared or entries, tenant, handovers)
         if test_set.phase is Phase.ACTIVE:
             battery = ledger.battery(account)
             left, expected = ledger.steps_left(account), ledger.steps_expected(account)
@@ -422,12 +429,27 @@ def session_view(
 
 
 def _told(
-    state: MeterState, test_set: TestSet, entries: Sequence[Entry], tenant: int
+    state: MeterState,
+    test_set: TestSet,
+    entries: Sequence[Entry],
+    tenant: int,
+    handovers: Sequence[HandOver] = (),
 ) -> list[Signal]:
-    """Show a tenant's entries, each with what was left then."""
+    """Show a tenant's entries, each with what was left then: to all who shared its history."""
     ledger = ledger_of(state.spec, test_set)
-    folded, signals = Folded(Account(tenant)), []
-    for entry in entries:
-        folded = folded.after(ledger, entry)
-        signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
+    signals: list[Signal] = []
+    if not handovers:
+        folded = Folded(Account(tenant))
+        for entry in entries:
+            folded = folded.after(ledger, entry)
+            signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
+        return signals
+    teams = range(1, state.tenants + 1)
+    histories = Histories(ledger, {each: Folded(Account(each)) for each in teams})
+    for entry in sorted(entries, key=lambda each: each.told_at):
+        histories = histories.after(entry)
+        if entry.tenant == tenant:
+            rows = [row for row in handovers if row.at <= entry.told_at]
+            account = replace(histories, handovers=rows).account(tenant)
+            signals.append(signal_of(state, ledger, entry, account, forecast=False))
     return signals
