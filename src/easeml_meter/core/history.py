@@ -384,7 +384,7 @@ def session_view(
 
     The account is of all who share the tenant's history, so the entries alone do not give it.
     `earlier` are windows of a rolling test set whose answers are shown before those of this one;
-    `shared` are the entries of all tenants, where `handovers` join the tenant's history with others.
+    `shared` are the entries of all tenants, where `handovers` join its history with others.
     """
     spec = spec_of(state.spec, test_set)
     signals: list[Signal] = []

@@ -142,9 +142,14 @@ class Signal(Shown):
         return true_gap(self.gap, self.tolerance)
 
     @property
+    def together(self) -> str:
+        """Say which answers share the probability of its promise, as part of a sentence."""
+        return together(self.spec, self.generation)
+
+    @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        sure = f"With probability at least {confidence(self.spec)}, {together(self.spec)}"
+        sure = f"With probability at least {confidence(self.spec)}, {self.together}"
         return self.rules.sentence(self, sure)
 
     def to_dict(self) -> dict[str, Any]:
@@ -187,10 +192,11 @@ def band_words(signal: Signal) -> str:
     return f"bands {signal.band}-{signal.highest_band}"
 
 
-def together(spec: MeterSpec) -> str:
+def together(spec: MeterSpec, number: int = 1) -> str:
     """Say which answers share the probability of a promise, as part of a sentence.
 
-    A rolling test set goes on without end, so no probability covers all that it will ever answer.
+    A rolling test set goes on without end, so no probability covers all that it will ever answer:
+    `number` is that of the window, and as many windows as one delta is for share it.
     """
     if spec.top_up is not None:
         return "for all answers of this test set together, before and after it is topped up"
@@ -198,10 +204,19 @@ def together(spec: MeterSpec) -> str:
         return "for all answers of this test set together, before and after it was topped up"
     if spec.window is None:
         return "for all answers of this test set together"
-    first, further = f"first {spec.steps:,} windows", f"{spec.steps:,} further ones cost"
-    if spec.steps == 1:
-        first, further = "first window", "each further one costs"
-    return f"for the {first} together ({further} another {at_most(spec.delta)})"
+    return _windows_together(spec, number)
+
+
+def _windows_together(spec: MeterSpec, number: int) -> str:
+    steps, another = spec.steps, f"another {at_most(spec.delta)}"
+    if steps == 1:
+        one = "the first window" if number == 1 else f"window {number:,}"
+        return f"for {one} (each {'further' if number == 1 else 'other'} one costs {another})"
+    before = (number - 1) // steps * steps
+    if not before:
+        return f"for the first {steps:,} windows together ({steps:,} further ones cost {another})"
+    which = f"windows {before + 1:,} to {before + steps:,}"
+    return f"for {which} together (each {steps:,} others cost {another})"
 
 
 @dataclass(frozen=True)

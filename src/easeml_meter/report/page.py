@@ -12,7 +12,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import Rules
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import SessionView, Signal, together
 from easeml_meter.report.advice import advice
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import Check, checks, summary
@@ -243,10 +243,11 @@ def _retrospect(view: SessionView) -> str:
     found = checks(view)
     words = question_of(view.spec).words
     remains = "it lies within the tolerance of the test loss" if words is None else words.remains
+    average = "" if view.spec.window is None else ", averaged over the window,"
     known = (
         "The validation loss and the test loss of every step are now known, and so is whether each "
-        f"answer was right. The true loss stays unknown: that {remains} remains a promise, "
-        f"{sure_words(view.spec)} for all steps together."
+        f"answer was right. The true loss{average} stays unknown: that {remains} remains a "
+        f"promise, {sure_words(view.spec)} {together(view.spec, view.generation)}."
     )
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))
     headings = ["step", "model", "answer", "validation loss", "test loss", "gap"]

@@ -182,7 +182,7 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         return f"This answer gives no upper bound on the true {name}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
-    sharing = f" {together(spec)}" if alone else ""
+    sharing = f" {signal.together}" if alone else ""
     average = "" if spec.window is None else ", averaged over the window,"
     said = f"true {name}{average} {' and '.join(ends)}"
     return f"{measured}: {said}, {sure_words(spec)}{sharing}."
