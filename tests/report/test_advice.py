@@ -240,3 +240,11 @@ def test_answers_above_the_ceiling_are_few_where_edges_are_drawn() -> None:
     spec = DRAWN.replace(ceiling=0.5, above=2)
     text = " ".join(advice(drawn_session([0.01, ABOVE_CEILING], spec)))
     assert "At most 2 such answers leave the test set in use; one more ends it" in text
+
+
+@pytest.mark.parametrize(
+    ("above", "words"), [(1, "1 such answer leaves the"), (3, "3 such answers leave the")]
+)
+def test_answers_above_the_ceiling_are_counted(above: int, words: str) -> None:
+    view = drawn_session([0.0, ABOVE_CEILING], DRAWN.replace(ceiling=0.3, above=above))
+    assert f"At most {words} test set in use" in " ".join(advice(view))

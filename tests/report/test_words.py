@@ -35,6 +35,7 @@ from easeml_meter.report.words import (
     standing_words,
     steps_words,
     told_words,
+    true_loss_words,
     when,
 )
 
@@ -223,3 +224,11 @@ def test_what_remains_promised_of_a_window_names_its_windows() -> None:
         Story(view).promised
         == "Its true error, averaged over its window, is 20 to 22 %, 99 % sure."
     )
+
+
+def test_a_table_shows_the_lower_end_where_only_that_is_promised() -> None:
+    (signal,) = session([ABOVE_CEILING], SPEC.replace(ceiling=0.1), losses=[0.07]).signals
+    assert "true error at least 9 %" in loss_sentence(signal)
+    assert true_loss_words(signal) == "9 to 100 %"
+    (silent,) = session([NO_READING], losses=[0.07]).signals
+    assert true_loss_words(silent) == "0 to 100 %"

@@ -170,10 +170,11 @@ def _on_last(last: Signal) -> Iterator[Line]:
             "nothing else about it.",
         )
         if last.spec.above is not None:
+            few = last.spec.above
+            answers = "1 such answer leaves" if few == 1 else f"{few} such answers leave"
             yield (
                 None,
-                f"At most {last.spec.above} such answers leave the test set in use; one more ends "
-                "it for the team.",
+                f"At most {answers} the test set in use; one more ends it for the team.",
             )
         yield Role.DEVELOPER, "submit again once your models are better than that."
     elif last.answer == BELOW_FLOOR and last.spec.corpus is not None:

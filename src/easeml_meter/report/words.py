@@ -144,9 +144,8 @@ def _nearest(value: Fraction, digits: int) -> str:
 
 def true_loss_words(signal: Signal) -> str:
     """Return between which losses an answer promises the true loss to lie, for a table."""
-    if signal.true_loss_at_most is None:
-        return "0 to 100 %" if is_error(signal.spec) else "0 to 1"
-    return range_words(signal.spec, (signal.true_loss_at_least or 0.0, signal.true_loss_at_most))
+    most = 1.0 if signal.true_loss_at_most is None else signal.true_loss_at_most
+    return range_words(signal.spec, (signal.true_loss_at_least or 0.0, most))
 
 
 def range_words(spec: MeterSpec, edges: tuple[float, float]) -> str:
