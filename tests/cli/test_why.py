@@ -30,3 +30,17 @@ def test_the_settings_of_this_folder_are_the_default(
     assert code == 0
     assert json.loads(out)["labels"] == 270
     assert any(knob["labels"] <= 135 for knob in json.loads(out)["knobs"])
+
+
+def test_of_one_answer_no_label_is_due_to_adaptivity(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "why", "--steps", "1", "--tolerance", "0.01")
+    assert code == 0
+    words = " ".join(out.split())
+    assert "labels for 1 answer. That is the price of tolerance, delta and steps: " in words
+    assert "The other 0" not in words
+
+
+def test_three_answers_are_not_halved_to_one(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "why", "--steps", "3", "--tolerance", "0.05", "--json")
+    knobs = {knob["change"]: knob["costs"] for knob in json.loads(out)["knobs"]}
+    assert knobs["steps 1"] == "fewer answers from a test set"

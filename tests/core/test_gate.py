@@ -14,6 +14,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, BASELINE, NO_READING, REVERTED
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, WrongPhase
+from easeml_meter.spec import MeterSpec
 
 SPEC = small_spec()
 
@@ -51,6 +52,20 @@ def session(number: int, *signals: Signal) -> SessionView:
         promise="",
         assumptions=(),
     )
+
+
+@pytest.mark.parametrize(("highest", "passed"), [(1, False), (2, True), (3, True)])
+def test_a_band_that_reaches_over_others_near_the_ceiling_passes_by_the_highest(
+    highest: int, passed: bool
+) -> None:
+    spec = MeterSpec.uniform(tolerance=0.01, steps=3, delta=0.01, ceiling=0.1)
+    # With a validation loss of 0.07 the edge 0.02 is left out: the gap may lie in band 2.
+    wider = told(1, spec=spec, told_edges=(0.0, 0.05))
+    verdict = Gate(highest).judge(wider)
+    assert verdict.passed is passed
+    said = "bands 1-2 of 5" if passed else "band 2 is possible, above band 1"
+    assert said in verdict.sentence
+    assert Gate(1).judge(told(1, spec=spec, told_edges=(0.0, 0.02))).passed
 
 
 @pytest.mark.parametrize(("band", "passed"), [(1, True), (2, True), (3, False)])

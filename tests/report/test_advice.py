@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,12 @@ from easeml_meter.core.signals import (
     Rules,
     State,
 )
+from easeml_meter.core.views import SessionView
 from easeml_meter.report.advice import advice
+from easeml_meter.report.badges import badge_json
+from easeml_meter.report.gauge import headline
+from easeml_meter.report.words import history_words
+from easeml_meter.spec import MeterSpec
 
 COMMANDS = {
     Role.DEVELOPER: {"meter submit", "meter validation set", "meter validation replace"},
@@ -57,6 +63,44 @@ def test_a_gap_that_was_there_from_the_start() -> None:
     assert "No reported band was below band 3" in said([3, 3])
     assert "below band" not in said([3, 3], INCREMENTAL)
     assert "has reported band 3 since step 1" in said([3, 3], INCREMENTAL)
+
+
+@pytest.mark.parametrize("spec", [MASKING, INCREMENTAL])
+@pytest.mark.parametrize("last", [ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED])
+def test_nobody_is_told_to_carry_on_after_a_model_without_a_reading(
+    spec: MeterSpec, last: int
+) -> None:
+    assert "Carry on" in said([1, last, 1], spec)
+    assert "Carry on" not in said([1, last], spec)
+    assert "Carry on" in " ".join(advice(drawn_session([0.0, last, 0.0])))
+    assert "Carry on" not in " ".join(advice(drawn_session([0.0, last])))
+    assert "climbed from band 1 to band 2" in said([1, 2, last], spec)
+
+
+def test_bands_that_reach_over_others_near_the_ceiling_are_named_as_such() -> None:
+    spec = SPEC.replace(ceiling=0.1)
+
+    def told(*bands: tuple[int, int]) -> SessionView:
+        view = session([low for low, _ in bands], spec)
+        edges = [(spec.bands[low - 1].lower, spec.bands[high - 1].upper) for low, high in bands]
+        pairs = zip(view.signals, edges, strict=True)
+        return replace(view, signals=tuple(replace(one, told_edges=each) for one, each in pairs))
+
+    def words(*bands: tuple[int, int]) -> str:
+        return " ".join(advice(told(*bands)))
+
+    assert "the gap is in the lowest band" in words((1, 1))
+    assert "the gap may be in the lowest band" in words((1, 2))
+    assert "climbed from bands 1-2 to band 3" in words((1, 2), (3, 3))
+    assert "climbed" not in words((1, 2), (2, 3))
+    assert "No reported band was below" not in words((1, 2), (2, 3))
+    assert "at bands 2-3, and no earlier answer is sure to be a lower one" in words((1, 2), (2, 3))
+    assert "was at band 1 at step 2 and is at band 2 now" in words((1, 2), (1, 1), (2, 2))
+    assert json.loads(badge_json(told((1, 2))))["message"].startswith("bands 1-2,")
+    assert headline(told((1, 2)).signals[0]).startswith("Step 1: bands 1-2 of 5,")
+    assert history_words(told(*[(1, 1), (1, 2)] * 20)).startswith(
+        "40 steps: band 1 in 20, bands 1-2 in 20."
+    )
 
 
 @pytest.mark.parametrize("protocol", ["regular", "incremental"])
@@ -196,3 +240,11 @@ def test_answers_above_the_ceiling_are_few_where_edges_are_drawn() -> None:
     spec = DRAWN.replace(ceiling=0.5, above=2)
     text = " ".join(advice(drawn_session([0.01, ABOVE_CEILING], spec)))
     assert "At most 2 such answers leave the test set in use; one more ends it" in text
+
+
+@pytest.mark.parametrize(
+    ("above", "words"), [(1, "1 such answer leaves the"), (3, "3 such answers leave the")]
+)
+def test_answers_above_the_ceiling_are_counted(above: int, words: str) -> None:
+    view = drawn_session([0.0, ABOVE_CEILING], DRAWN.replace(ceiling=0.3, above=above))
+    assert f"At most {words} test set in use" in " ".join(advice(view))

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 from tests.report.parsing import boxes, drawing, nodes, texts
-from tests.report.sessions import MASKING, session
+from tests.report.sessions import MASKING, SPEC, session
 
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.badges import badge_json, badge_svg, battery_svg
@@ -65,3 +66,14 @@ def test_the_badge_tells_nothing_but_the_last_answer(badge: Callable[[SessionVie
     other = session([4, 3, 2], models=["a", "b", "c"], meter="other")
     assert badge(view) == badge(other)
     assert badge(replace(view, promise="x", battery=0.1, steps_left=99)) == badge(view)
+
+
+def test_the_badge_of_a_test_set_that_was_retired_has_no_steps_left() -> None:
+    view = replace(session([1, 2], phase=Phase.SPENT), steps_left=0)
+    assert json.loads(badge_json(view))["message"] == "band 2, spent"
+
+
+def test_the_badge_of_a_window_that_gave_its_answers_waits_for_a_batch() -> None:
+    spec = SPEC.replace(window=4, submissions=2)
+    view = session([1, 2], spec, left=0)
+    assert json.loads(badge_json(view))["message"] == "band 2, next batch due"

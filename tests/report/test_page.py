@@ -83,6 +83,14 @@ def test_after_release_the_truth_is_shown() -> None:
     assert "NO: should be band 1" in wrong.text
 
 
+def test_where_the_true_loss_was_promised_to_be_is_rounded_outward() -> None:
+    view = released(SPEC, [(0.07, 0.0747949), (0.3, 0.3)])
+    page = check(html_page(view))
+    # 0.0647949 and 0.0847949: to the nearest, 0.06479 and 0.08479.
+    assert "0.07479 0.00479 0.06479 to 0.08480 yes" in page.text
+    assert "0.30000 0.00000 0.29000 to 0.31000 yes" in page.text
+
+
 def test_the_policy_lets_nothing_in_but_its_own_style() -> None:
     page = check(html_page(session([1])))
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

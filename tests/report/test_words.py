@@ -7,9 +7,21 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import DRAWN, INCREMENTAL, MASKING, SPEC, START, drawn_session, session
+from tests.report.sessions import (
+    DRAWN,
+    INCREMENTAL,
+    MASKING,
+    SPEC,
+    START,
+    drawn_session,
+    released,
+    session,
+)
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, UNCHANGED
+from easeml_meter.report.page import html_page
+from easeml_meter.report.story import Story
 from easeml_meter.report.words import (
     ago,
     answer_words,
@@ -23,6 +35,7 @@ from easeml_meter.report.words import (
     standing_words,
     steps_words,
     told_words,
+    true_loss_words,
     when,
 )
 
@@ -171,3 +184,51 @@ def test_settings_are_said_in_words() -> None:
     drawn = {name: value for name, value, _ in settings_words(DRAWN)}
     assert drawn["Bands"] == "5 % wide"
     assert "Ceiling" in {name for name, _, _ in settings_words(MASKING)}
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (1, "for the first 4 windows together (4 further ones cost another 0.01)"),
+        (4, "for the first 4 windows together (4 further ones cost another 0.01)"),
+        (5, "for windows 5 to 8 together (each 4 others cost another 0.01)"),
+        (12, "for windows 9 to 12 together (each 4 others cost another 0.01)"),
+    ],
+)
+def test_a_promise_names_the_windows_that_share_its_probability(number: int, words: str) -> None:
+    """A model of a later window is none of those of the first delta."""
+    spec = SPEC.replace(window=3, steps=4)
+    last = replace(session([1], spec, losses=[0.1]).signals[0], generation=number)
+    assert last.promise.startswith(f"With probability at least 0.99, {words}: this model's")
+    assert loss_sentence(last, alone=True).endswith(f"99 % sure {words}.")
+
+
+def test_a_window_of_one_batch_is_said_in_the_singular() -> None:
+    spec = SPEC.replace(window=1, steps=1)
+    first = session([1], spec).signals[0]
+    assert "for the first window (each further one costs another 0.01): " in first.promise
+    assert "averaged over its window of 1 batch, lies" in first.promise
+    later = replace(first, generation=7)
+    assert "for window 7 (each other one costs another 0.01): " in later.promise
+    plan = required_labels(spec)
+    assert plan.question.statistic.endswith("the loss on the last batch")
+    assert plan.notes == (f"the first step needs 1 batch, {plan.size:,} labels",)
+
+
+def test_what_remains_promised_of_a_window_names_its_windows() -> None:
+    view = replace(released(SPEC.replace(window=3, steps=4), [(0.2, 0.21)]), generation=5)
+    page = html_page(view)
+    assert "99 % sure for windows 5 to 8 together (each 4 others" in page
+    assert "The true loss, averaged over the window, stays unknown" in page
+    assert (
+        Story(view).promised
+        == "Its true error, averaged over its window, is 20 to 22 %, 99 % sure."
+    )
+
+
+def test_a_table_shows_the_lower_end_where_only_that_is_promised() -> None:
+    (signal,) = session([ABOVE_CEILING], SPEC.replace(ceiling=0.1), losses=[0.07]).signals
+    assert "true error at least 9 %" in loss_sentence(signal)
+    assert true_loss_words(signal) == "9 to 100 %"
+    (silent,) = session([NO_READING], losses=[0.07]).signals
+    assert true_loss_words(silent) == "0 to 100 %"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import State
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.report.badges import badge_json
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.handovers import answer_handover, hand_over, list_handovers
 from easeml_meter.spec import MeterSpec
@@ -178,6 +180,25 @@ def test_both_spend_the_shared_steps(tmp_path: Path) -> None:
             session.submit(1, 1, model="late", tenant=tenant)
     assert session.meter.generations[-1].number == 2  # fresh labels were asked for
     assert session.meter.audit().problems == ()
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+def test_the_history_says_what_was_left_then_to_all_who_shared_it(
+    tmp_path: Path, protocol: str
+) -> None:
+    session = made(tmp_path, extra=200, protocol=protocol)
+    told = [session.submit(0, 0, model="a", tenant=1), session.submit(1, 0, model="b", tenant=2)]
+    hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
+    told += [session.submit(2, 0, model="c", tenant=1), session.submit(3, 0, model="d", tenant=2)]
+    for tenant in (1, 2):
+        view = session.meter.status(tenant=tenant)
+        then = {signal.model: (signal.steps_left, signal.battery) for signal in view.signals}
+        assert then == {
+            each.model: (each.steps_left, each.battery) for each in told if each.tenant == tenant
+        }
+    view = session.meter.status(tenant=1)
+    assert view.steps_left < view.signals[-1].steps_left  # the other team took one since
+    assert f"{view.steps_left} step" in json.loads(badge_json(view))["message"]
 
 
 def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:

@@ -54,13 +54,19 @@ def _show(found: Reasons) -> None:
 
     spec, console = found.plan.spec, Console(highlight=False)
     steps = "1 answer" if spec.steps == 1 else f"{spec.steps:,} answers"
-    console.print(
-        f"[bold]{found.plan.labels:,} {spec.unit}[/bold] for {steps}. "
-        f"If nobody acted on an answer, {found.unadapted:,} would do: "
-        "that is the price of tolerance, delta and steps. "
-        f"The other {found.adaptivity:,} are needed because people do, which makes their next "
-        "model depend on the hidden labels."
-    )
+    needed = f"[bold]{found.plan.labels:,} {spec.unit}[/bold] for {steps}. "
+    if not found.adaptivity:
+        console.print(
+            f"{needed}That is the price of tolerance, delta and steps: it would be the same if "
+            "nobody acted on an answer."
+        )
+    else:
+        console.print(
+            f"{needed}If nobody acted on an answer, {found.unadapted:,} would do: "
+            "that is the price of tolerance, delta and steps. "
+            f"The other {found.adaptivity:,} are needed because people do, which makes their next "
+            "model depend on the hidden labels."
+        )
     if not found.knobs:
         console.print("\nNo setting was found that would spare some.")
         return

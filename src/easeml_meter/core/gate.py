@@ -8,7 +8,7 @@ from typing import Any
 
 from easeml_meter.checks import finite
 from easeml_meter.core.signals import BASELINE, Rules, name_of
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import SessionView, Signal, band_words
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_most
@@ -69,6 +69,9 @@ class Gate:
             reasons.append(f"there is no band to go by ({name_of(signal.answer)})")
         elif self.fail_above is not None and (signal.band or 0) > self.fail_above:
             reasons.append(f"band {signal.band} is above band {self.fail_above}")
+        elif self.fail_above is not None and (signal.highest_band or 0) > self.fail_above:
+            # Near the ceiling an answer leaves open in which of several bands the gap lies.
+            reasons.append(f"band {signal.highest_band} is possible, above band {self.fail_above}")
         # Where an answer has failed already, that says enough.
         if self.most_loss is not None and (signal.band is not None or not reasons):
             promised = signal.true_loss_at_most
@@ -112,7 +115,7 @@ class GateVerdict:
             elif signal.answer == BASELINE:
                 told += ", which others are compared with"
             elif signal.spec.drawn is None:
-                told += f", band {signal.band} of {signal.spec.signals}"
+                told += f", {band_words(signal)} of {signal.spec.signals}"
             return f"passed: {told}"
         return f"failed: {told}: {'; '.join(self.reasons)}"
 

@@ -12,7 +12,12 @@ from functools import lru_cache
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
-from easeml_meter.core.questions.planning import Plan, assumptions_of, plan_of
+from easeml_meter.core.questions.planning import (
+    Plan,
+    assumptions_of,
+    plan_of,
+    promise_of,
+)
 from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
@@ -164,8 +169,12 @@ def spec_of(spec: MeterSpec, generation: TestSet) -> MeterSpec:
 
     One that was topped up has steps of its own.
     """
-    kept = spec if spec.count is generation.count else spec.replace(count=generation.count)
-    return kept.of_test_set(generation.number)
+    return _kept(spec, generation).of_test_set(generation.number)
+
+
+def _kept(spec: MeterSpec, generation: TestSet) -> MeterSpec:
+    """Return a meter's specification with the count that a test set was planned with."""
+    return spec if spec.count is generation.count else spec.replace(count=generation.count)
 
 
 _ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
@@ -368,13 +377,16 @@ def session_view(
     *,
     truths: tuple[Truth | None, ...] = (),
     earlier: Sequence[tuple[TestSet, Sequence[Entry]]] = (),
+    shared: Sequence[Entry] = (),
+    handovers: Sequence[HandOver] = (),
 ) -> SessionView:
     """Show one tenant's session on one test set: its own entries, and its account as it is now.
 
     The account is of all who share the tenant's history, so the entries alone do not give it.
-    `earlier` are windows of a rolling test set whose answers are shown before those of this one.
+    `earlier` are windows of a rolling test set whose answers are shown before those of this one;
+    `shared` are the entries of all tenants, where `handovers` join its history with others.
     """
-    spec, plan = spec_of(state.spec, test_set), state.plan
+    spec = spec_of(state.spec, test_set)
     signals: list[Signal] = []
     left = expected = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
@@ -383,8 +395,12 @@ def session_view(
         battery, left, expected = 0.0, 0, 0
     if test_set.rows is not None:
         ledger = ledger_of(spec, test_set)
-        for window, told in (*earlier, (test_set, entries)):
-            signals += _told(state, window, told, account.tenant)
+        # An account that is shared names the first of its tenants.
+        tenant = entries[0].tenant if entries else account.tenant
+        for window, told in earlier:
+            signals += _told(state, window, told, tenant)
+        if entries:
+            signals += _told(state, test_set, shared or entries, tenant, handovers)
         if test_set.phase is Phase.ACTIVE:
             battery = ledger.battery(account)
             left, expected = ledger.steps_left(account), ledger.steps_expected(account)
@@ -402,7 +418,7 @@ def session_view(
         battery=battery,
         steps_left=left,
         steps_expected=expected,
-        promise=plan.promise,
+        promise=promise_of(_kept(state.spec, test_set)),  # of its top-up, too
         assumptions=assumptions_of(spec),
         retrospective=truths,
         submitters=tuple(
@@ -413,12 +429,27 @@ def session_view(
 
 
 def _told(
-    state: MeterState, test_set: TestSet, entries: Sequence[Entry], tenant: int
+    state: MeterState,
+    test_set: TestSet,
+    entries: Sequence[Entry],
+    tenant: int,
+    handovers: Sequence[HandOver] = (),
 ) -> list[Signal]:
-    """Show a tenant's entries, each with what was left then."""
+    """Show a tenant's entries, each with what was left then: to all who shared its history."""
     ledger = ledger_of(state.spec, test_set)
-    folded, signals = Folded(Account(tenant)), []
-    for entry in entries:
-        folded = folded.after(ledger, entry)
-        signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
+    signals: list[Signal] = []
+    if not handovers:
+        folded = Folded(Account(tenant))
+        for entry in entries:
+            folded = folded.after(ledger, entry)
+            signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
+        return signals
+    teams = range(1, state.tenants + 1)
+    histories = Histories(ledger, {each: Folded(Account(each)) for each in teams})
+    for entry in sorted(entries, key=lambda each: each.told_at):
+        histories = histories.after(entry)
+        if entry.tenant == tenant:
+            rows = [row for row in handovers if row.at <= entry.told_at]
+            account = replace(histories, handovers=rows).account(tenant)
+            signals.append(signal_of(state, ledger, entry, account, forecast=False))
     return signals

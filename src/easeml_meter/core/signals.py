@@ -392,7 +392,8 @@ class Rules:
             return f"{sure}: {self._curve_promise(lower, upper)}"
         gap = "true gap"
         if spec.window is not None:
-            gap += f", averaged over its window of {spec.window:,} batches,"
+            batches = "1 batch" if spec.window == 1 else f"{spec.window:,} batches"
+            gap += f", averaged over its window of {batches},"
         told_upper_end = self.incremental and answer > 0
         if told_upper_end or (spec.gap is Gap.SIGNED and lower == 0):
             return f"{sure}: this model's {gap} is at most {at_most(upper)}."

@@ -78,6 +78,17 @@ class Signal(Shown):
         return self.answer if self.answer > 0 else None
 
     @property
+    def highest_band(self) -> int | None:
+        """The highest band that the answer leaves open: near the ceiling, one reaches over several.
+
+        The band told is the lowest of them.
+        """
+        if self.band is None or self.told_edges is None:
+            return self.band
+        upper = self.told_edges[1]
+        return sum(each.lower < upper for each in self.spec.bands)
+
+    @property
     def passed(self) -> bool | None:
         """Whether the model passed the condition asked; None where the gap was asked for."""
         return {PASS: True, FAIL: False}.get(self.answer)
@@ -132,9 +143,14 @@ class Signal(Shown):
         return true_gap(self.gap, self.tolerance)
 
     @property
+    def together(self) -> str:
+        """Say which answers share the probability of its promise, as part of a sentence."""
+        return together(self.spec, self.generation)
+
+    @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        sure = f"With probability at least {confidence(self.spec)}, {together(self.spec)}"
+        sure = f"With probability at least {confidence(self.spec)}, {self.together}"
         return self.rules.sentence(self, sure)
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,10 +186,18 @@ class Signal(Shown):
         }
 
 
-def together(spec: MeterSpec) -> str:
+def band_words(signal: Signal) -> str:
+    """Name the band told, or the bands that the answer reaches over."""
+    if signal.band == signal.highest_band:
+        return f"band {signal.band}"
+    return f"bands {signal.band}-{signal.highest_band}"
+
+
+def together(spec: MeterSpec, number: int = 1) -> str:
     """Say which answers share the probability of a promise, as part of a sentence.
 
-    A rolling test set goes on without end, so no probability covers all that it will ever answer.
+    A rolling test set goes on without end, so no probability covers all that it will ever answer:
+    `number` is that of the window, and as many windows as one delta is for share it.
     """
     if spec.top_up is not None:
         return "for all answers of this test set together, before and after it is topped up"
@@ -181,10 +205,19 @@ def together(spec: MeterSpec) -> str:
         return "for all answers of this test set together, before and after it was topped up"
     if spec.window is None:
         return "for all answers of this test set together"
-    first, further = f"first {spec.steps:,} windows", f"{spec.steps:,} further ones cost"
-    if spec.steps == 1:
-        first, further = "first window", "each further one costs"
-    return f"for the {first} together ({further} another {at_most(spec.delta)})"
+    return _windows_together(spec, number)
+
+
+def _windows_together(spec: MeterSpec, number: int) -> str:
+    steps, another = spec.steps, f"another {at_most(spec.delta)}"
+    if steps == 1:
+        one = "the first window" if number == 1 else f"window {number:,}"
+        return f"for {one} (each {'further' if number == 1 else 'other'} one costs {another})"
+    before = (number - 1) // steps * steps
+    if not before:
+        return f"for the first {steps:,} windows together ({steps:,} further ones cost {another})"
+    which = f"windows {before + 1:,} to {before + steps:,}"
+    return f"for {which} together (each {steps:,} others cost {another})"
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,15 @@ from easeml_meter.core.signals import (
     UNCHANGED,
     Rules,
 )
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import SessionView, Signal, band_words
 from easeml_meter.report.words import LOW_BATTERY, validation_words
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
 
 _CARRY_ON = "Carry on: the gap is in the lowest band."
+_MAY_CARRY_ON = "Carry on: as far as this answer tells, the gap may be in the lowest band."
+_NO_GAP_SEEN = "Carry on: as far as this answer tells, there may be no gap."
 
 Line = tuple[Role | None, str]
 """A sentence, and the role it is for; None: for everybody who sees the answers."""
@@ -141,8 +143,16 @@ def _on_answers(view: SessionView) -> Iterator[Line]:
         )
         yield Role.LABELER, "nothing to do: this test set waits for submissions."
         return
-    yield from _on_last(view.signals[-1])
+    last = view.signals[-1]
+    yield from _on_last(last)
     readings = [signal for signal in view.signals if signal.answer > 0 and signal.change is None]
+    for reader, line in _on_readings(view, readings):
+        # That an earlier model may go on says nothing of one without a reading.
+        if readings[-1] is last or line not in (_CARRY_ON, _MAY_CARRY_ON, _NO_GAP_SEEN):
+            yield reader, line
+
+
+def _on_readings(view: SessionView, readings: list[Signal]) -> Iterator[Line]:
     if readings and Rules(view.spec).incremental:
         yield from _on_maximum(view, readings)
     elif readings and view.spec.drawn is not None:
@@ -160,10 +170,11 @@ def _on_last(last: Signal) -> Iterator[Line]:
             "nothing else about it.",
         )
         if last.spec.above is not None:
+            few = last.spec.above
+            answers = "1 such answer leaves" if few == 1 else f"{few} such answers leave"
             yield (
                 None,
-                f"At most {last.spec.above} such answers leave the test set in use; one more ends "
-                "it for the team.",
+                f"At most {answers} the test set in use; one more ends it for the team.",
             )
         yield Role.DEVELOPER, "submit again once your models are better than that."
     elif last.answer == BELOW_FLOOR and last.spec.corpus is not None:
@@ -246,17 +257,24 @@ def _on_change(least: float, most: float, old: int | None) -> Iterator[Line]:
 def _on_bands(readings: list[Signal]) -> Iterator[Line]:
     """Advise on the bands of single models; those without a band say nothing here."""
     now, first = readings[-1], readings[0]
-    best = min(readings, key=lambda signal: signal.answer)
+    # Near the ceiling an answer reaches over several bands: the lowest and the highest of them.
+    best = min(readings, key=_highest)
     if now.answer == 1:
-        yield None, _CARRY_ON
+        yield None, _CARRY_ON if _highest(now) == 1 else _MAY_CARRY_ON
         return
-    if now.answer > first.answer:
-        yield None, _climbed(first.answer, now.answer)
-    elif now.answer > best.answer:
+    if now.answer > _highest(first):
+        yield None, _climbed(band_words(first), band_words(now))
+    elif now.answer > _highest(best):
         yield (
             None,
-            f"The meter was at band {best.answer} at step {best.step:,} and is at band "
-            f"{now.answer} now.",
+            f"The meter was at {band_words(best)} at step {best.step:,} and is at "
+            f"{band_words(now)} now.",
+        )
+    elif any(signal.answer < now.answer for signal in readings):
+        yield (
+            None,
+            f"The meter is at {band_words(now)}, and no earlier answer is sure to be a lower one, "
+            "so these steps need not have caused the gap.",
         )
     else:
         yield (
@@ -264,7 +282,11 @@ def _on_bands(readings: list[Signal]) -> Iterator[Line]:
             f"No reported band was below band {now.answer}, so these steps did not cause the gap.",
         )
     yield None, _direction(now)
-    yield from _on_validation(climbed=now.answer > best.answer)
+    yield from _on_validation(climbed=now.answer > _highest(best))
+
+
+def _highest(signal: Signal) -> int:
+    return signal.highest_band or 0
 
 
 def _on_edges(readings: list[Signal]) -> Iterator[Line]:
@@ -273,7 +295,7 @@ def _on_edges(readings: list[Signal]) -> Iterator[Line]:
     lower, _ = gaps[-1]
     least = min(upper for _, upper in gaps)
     if lower <= readings[-1].spec.tolerances[0]:
-        yield None, "Carry on: as far as this answer tells, there may be no gap."
+        yield None, _NO_GAP_SEEN
         return
     if lower >= least:
         best = readings[[upper for _, upper in gaps].index(least)]
@@ -292,10 +314,10 @@ def _on_edges(readings: list[Signal]) -> Iterator[Line]:
     yield from _on_validation(climbed=lower >= least)
 
 
-def _climbed(first: int, now: int) -> str:
+def _climbed(first: str, now: str) -> str:
     return (
-        f"The meter has climbed from band {first} to band {now}: validation loss and test loss "
-        "have drifted apart."
+        f"The meter has climbed from {first} to {now}: validation loss and test loss have drifted "
+        "apart."
     )
 
 
@@ -352,7 +374,7 @@ def _on_maximum(view: SessionView, readings: list[Signal]) -> Iterator[Line]:
         yield None, _CARRY_ON
         return
     if now > first.answer:
-        yield None, _climbed(first.answer, now)
+        yield None, _climbed(band_words(first), band_words(readings[-1]))
     else:
         yield None, f"The meter has reported band {now} since step {first.step:,}."
     yield None, "It reports the worst band so far, whatever came after it."

@@ -52,7 +52,7 @@ def battery_svg(share: float) -> str:
 
 
 def badge_svg(view: SessionView) -> str:
-    """Draw a badge for a README: the last published answer and nothing else."""
+    """Draw a badge for a README: the last published answer, what is left, and nothing else."""
     words, colour = _last_answer(view)
     first, second = (text_width(text, 11) + 14 for text in (_LABEL, words))
     return image(
@@ -80,7 +80,10 @@ def _last_answer(view: SessionView) -> tuple[str, str]:
     if not view.signals:
         return "no answers yet", _GREY
     last = view.signals[-1]
-    left = f"{steps_words(last.steps_left)} left" if last.steps_left else "spent"
+    # Since then it may have been retired, or teams with one history may have taken some.
+    steps = min(last.steps_left, view.steps_left)
+    spent = "spent" if view.spec.window is None else "next batch due"
+    left = f"{steps_words(steps)} left" if steps else spent
     return f"{told_words(last)}, {left}", answer_colour(last) if last.band else _GREY
 
 

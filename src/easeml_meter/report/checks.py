@@ -23,6 +23,7 @@ from easeml_meter.core.signals import (
     UNCHANGED,
     Rules,
     State,
+    true_gap,
 )
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.report.words import steps_words, told_words
@@ -59,7 +60,7 @@ class Check:
         if self.truth is None or tolerance is None:
             return None
         loss = self.truth.test_loss
-        return max(0.0, loss - tolerance), min(1.0, loss + tolerance)
+        return true_gap((loss, loss), tolerance)  # as a band without width: outward, from 0 to 1
 
     @property
     def words(self) -> str:

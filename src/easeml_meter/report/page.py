@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import math
 import re
 from collections.abc import Iterable
 
@@ -11,7 +12,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import Rules
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import SessionView, Signal, together
 from easeml_meter.report.advice import advice
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import Check, checks, summary
@@ -35,6 +36,7 @@ from easeml_meter.report.words import (
     validation_words,
     when,
 )
+from easeml_meter.stats.rounding import as_written
 
 _PHASES = {
     Phase.REQUESTED: "The labelers have been asked for its labels.",
@@ -44,6 +46,7 @@ _PHASES = {
     Phase.RELEASED: "It was given to the developers and hides nothing any more.",
 }
 _NAME_LENGTH = 60
+_DECIMALS = 5
 
 
 def html_page(view: SessionView) -> str:
@@ -240,10 +243,11 @@ def _retrospect(view: SessionView) -> str:
     found = checks(view)
     words = question_of(view.spec).words
     remains = "it lies within the tolerance of the test loss" if words is None else words.remains
+    average = "" if view.spec.window is None else ", averaged over the window,"
     known = (
         "The validation loss and the test loss of every step are now known, and so is whether each "
-        f"answer was right. The true loss stays unknown: that {remains} remains a promise, "
-        f"{sure_words(view.spec)} for all steps together."
+        f"answer was right. The true loss{average} stays unknown: that {remains} remains a "
+        f"promise, {sure_words(view.spec)} {together(view.spec, view.generation)}."
     )
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))
     headings = ["step", "model", "answer", "validation loss", "test loss", "gap"]
@@ -259,14 +263,21 @@ def _truth(check: Check) -> str:
     truth = check.truth
     losses = (None,) * 3 if truth is None else (truth.validation_loss, truth.test_loss, check.gap)
     interval = check.true_loss
-    promised = "nothing" if interval is None else f"{interval[0]:.5f} to {interval[1]:.5f}"
+    promised = "nothing" if interval is None else _outward(*interval)
     words = escaped(check.words)
     cells = [
         f"{check.signal.step:,}",
         _name(check.signal.model),
         _answer(check.signal),
-        *("unknown" if loss is None else f"{loss:.5f}" for loss in losses),
+        *("unknown" if loss is None else f"{loss:.{_DECIMALS}f}" for loss in losses),
         promised,
         f'<strong class="m-no">{words}</strong>' if check.right is False else words,
     ]
     return _row(cells)
+
+
+def _outward(least: float, most: float) -> str:
+    """Return where a loss was promised to be, with as many decimals as those measured."""
+    low, high = (as_written(each) * 10**_DECIMALS for each in (least, most))
+    ends = (math.floor(low), math.ceil(high))
+    return " to ".join(f"{each / 10**_DECIMALS:.{_DECIMALS}f}" for each in ends)

@@ -103,7 +103,8 @@ class Story:
         if interval is None or interval == (0, 1):
             return ""
         name, edges = loss_name(self.view.spec), range_words(self.view.spec, interval)
-        return f"Its true {name} is {edges}, {sure_words(self.view.spec)}."
+        average = "" if self.view.spec.window is None else ", averaged over its window,"
+        return f"Its true {name}{average} is {edges}, {sure_words(self.view.spec)}."
 
     @property
     def missed(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -17,7 +17,7 @@ from easeml_meter.core.signals import (
     Rules,
     name_of,
 )
-from easeml_meter.core.views import SessionView, Signal, together
+from easeml_meter.core.views import SessionView, Signal, band_words, together
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 
@@ -60,6 +60,8 @@ def told_words(signal: Signal, answer: int | None = None) -> str:
     answer = signal.answer if answer is None else answer
     if (change := signal.rules.change_of(answer)) is not None:
         return f"n - o {change_words(change)}"
+    if answer == signal.answer > 0 and signal.told_edges is not None:
+        return band_words(signal)
     if answer < 1 or signal.spec.drawn is None:
         return answer_words(answer)
     digits = 4 if signal.spec.drawn >= _WIDE_DRAWN else 6
@@ -78,7 +80,7 @@ def short_words(signal: Signal) -> str:
     if signal.change is not None:
         return told_words(signal)
     drawn = signal.band is not None and signal.spec.drawn is not None
-    return "band" if drawn else answer_words(signal.answer)
+    return "band" if drawn else told_words(signal)
 
 
 def change_words(edges: tuple[float, float]) -> str:
@@ -142,9 +144,8 @@ def _nearest(value: Fraction, digits: int) -> str:
 
 def true_loss_words(signal: Signal) -> str:
     """Return between which losses an answer promises the true loss to lie, for a table."""
-    if signal.true_loss_at_most is None:
-        return "0 to 100 %" if is_error(signal.spec) else "0 to 1"
-    return range_words(signal.spec, (signal.true_loss_at_least or 0.0, signal.true_loss_at_most))
+    most = 1.0 if signal.true_loss_at_most is None else signal.true_loss_at_most
+    return range_words(signal.spec, (signal.true_loss_at_least or 0.0, most))
 
 
 def range_words(spec: MeterSpec, edges: tuple[float, float]) -> str:
@@ -180,7 +181,7 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         return f"This answer gives no upper bound on the true {name}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
-    sharing = f" {together(spec)}" if alone else ""
+    sharing = f" {signal.together}" if alone else ""
     average = "" if spec.window is None else ", averaged over the window,"
     said = f"true {name}{average} {' and '.join(ends)}"
     return f"{measured}: {said}, {sure_words(spec)}{sharing}."
@@ -302,13 +303,8 @@ def history_words(view: SessionView) -> str:
         return "No answers yet."
     runs = [(words, list(run)) for words, run in groupby(view.signals, told_words)]
     if len(runs) > _MOST_RUNS:
-        # Bands with drawn edges are hardly ever the same: they are counted together.
-        drawn = view.spec.drawn is not None
-        counts = Counter(min(each.answer, 1) if drawn else each.answer for each in view.signals)
-        parts = [
-            f"{'a gap' if drawn and each > 0 else answer_words(each)} in {counts[each]:,}"
-            for each in _in_order(counts)
-        ]
+        counts = Counter(map(_counted, sorted(view.signals, key=_usual_first)))
+        parts = [f"{words} in {count:,}" for words, count in counts.items()]
         last = view.signals[-1]
         end = f"The last, at step {last.step:,}: {told_words(last)}."
         return f"{steps_words(len(view.signals))}: {', '.join(parts)}. {end}"
@@ -407,8 +403,16 @@ def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     ]
 
 
-def _in_order(answers: Iterable[int]) -> list[int]:
-    return sorted(answers, key=lambda answer: (answer < 0, abs(answer)))
+def _counted(signal: Signal) -> str:
+    """Return an answer as it is counted: bands with drawn edges, hardly ever the same, together."""
+    if signal.told_edges is not None:
+        return told_words(signal)
+    drawn = signal.band is not None and signal.spec.drawn is not None
+    return "a gap" if drawn else answer_words(signal.answer)
+
+
+def _usual_first(signal: Signal) -> tuple[bool, int, int]:
+    return signal.answer < 0, abs(signal.answer), signal.highest_band or 0
 
 
 def _span(first: int, last: int) -> str:

@@ -73,13 +73,22 @@ def session_of(
     histories = histories_of(books, state, test_set)
     account = histories.account(tenant)
     waiting = requested_handovers(books, state, test_set, histories)
-    brought: tuple[int, ...] = ()
-    if truths and account.group:
-        every = books.entries.all(test_set.meter, test_set.number)
-        brought = brought_to(tenant, every, histories.handovers)
+    every = books.entries.all(test_set.meter, test_set.number) if account.group else []
+    handovers = histories.handovers if account.group else ()
+    brought = brought_to(tenant, every, handovers) if truths and account.group else ()
     earlier = _windows_before(books, state, test_set, tenant) if trail and not truths else []
+    view = session_view(
+        state,
+        test_set,
+        entries,
+        account,
+        truths=truths,
+        earlier=earlier,
+        shared=every,
+        handovers=handovers,
+    )
     return replace(
-        session_view(state, test_set, entries, account, truths=truths, earlier=earlier),
+        view,
         brought=brought,
         sharing=account.group,
         handovers=tuple(each for each in waiting if tenant in each.sharing),

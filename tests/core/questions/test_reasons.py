@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.service.helpers import condition_spec, small_spec
 
+from easeml_meter.core.questions.comparison import compare_forms
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.questions.reasons import reasons, why_unexplained
 from easeml_meter.errors import InvalidInput
@@ -93,3 +94,10 @@ def test_a_ceiling_counts_for_models_that_nobody_adapts_too() -> None:
     found = reasons(HEADLINE.replace(ceiling=0.1))
     assert found.plan.labels == 17_943
     assert found.unadapted < 12_000
+
+
+def test_edges_can_be_drawn_for_a_tolerance_of_many_digits() -> None:
+    """Drawn edges have six decimals: five tolerances are rounded up to those."""
+    spec = MeterSpec.uniform(tolerance=0.0123456789, steps=10, delta=0.01)
+    assert "drawn 0.061729" in [knob.change for knob in reasons(spec).knobs]
+    assert "drawn 0.061729" in [form.name for form in compare_forms(spec, 0.1)]

@@ -6,8 +6,10 @@ answers, for consistent ones, with drawn edges, with a ceiling.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, gap_assumptions
@@ -15,7 +17,7 @@ from easeml_meter.core.questions.planning import Plan, required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Count, MeterSpec, Protocol
-from easeml_meter.stats.rounding import at_most
+from easeml_meter.stats.rounding import as_written
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,19 @@ class Forms(Shown, tuple[Form, ...]):
 
 DRAWN_TOLERANCES = 5
 """How far apart drawn edges are in the comparison, in tolerances."""
+_DECIMALS = 6
+"""Those of the edges that a meter draws."""
 _WIDE = 0.2
 """The wide drawn edges of the comparison: nearly a single random alarm."""
 _MOST_ABOVE = 3
 _WORTH = 2 / 3
 """Edges that move are recommended where they leave at most this share of the labels."""
+
+
+def usually_apart(tolerance: float) -> float:
+    """Return how far apart the edges are to be drawn for a tolerance, in the decimals they have."""
+    parts = DRAWN_TOLERANCES * as_written(tolerance) * 10**_DECIMALS
+    return float(min(Fraction(1), Fraction(math.ceil(parts), 10**_DECIMALS)))
 
 
 def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
@@ -110,7 +120,7 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
             "forms: those of another meter asked for, give a regular one with one tolerance, and "
             "neither drawn edges nor a ceiling: compare_forms(spec, ceiling=0.3) adds those"
         )
-    apart = min(1.0, float(at_most(DRAWN_TOLERANCES * spec.tolerances[0])))
+    apart = usually_apart(spec.tolerances[0])
     drawn = spec.replace(drawn=apart)
     worst = spec.replace(protocol=Protocol.INCREMENTAL)
     found = [

@@ -235,10 +235,18 @@ def _of_meter(spec: MeterSpec, plan: Plan) -> Plan:
     return Plan(plan.question, plan.budget, plan.size, failure, spec)
 
 
+def promise_of(spec: MeterSpec) -> str:
+    """Say what a meter promises, whatever size its test sets have."""
+    return _of_any_size(spec).promise
+
+
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List what the promise of a meter rests on, whatever size its test sets have."""
-    question, budget = question_of(spec), Budget.of_meter(spec)
-    return Plan(question, budget, 1, 1.0, spec).assumptions
+    return _of_any_size(spec).assumptions
+
+
+def _of_any_size(spec: MeterSpec) -> Plan:
+    return Plan(question_of(spec), Budget.of_meter(spec), 1, 1.0, spec)
 
 
 def labels_needed(spec: MeterSpec, number: int, here: int = 0) -> int:

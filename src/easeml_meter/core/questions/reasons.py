@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
-from easeml_meter.core.questions.comparison import DRAWN_TOLERANCES
+from easeml_meter.core.questions.comparison import usually_apart
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import (
@@ -113,7 +112,7 @@ def _knobs(spec: MeterSpec, labels: int) -> Iterator[Knob]:
 def _changes(spec: MeterSpec) -> Iterator[tuple[str, dict[str, Any], str]]:
     tolerance = spec.tolerances[0]
     if spec.drawn is None:
-        apart = float(min(Fraction(1), Fraction(str(tolerance)) * DRAWN_TOLERANCES))
+        apart = usually_apart(tolerance)
         yield f"drawn {apart:g}", {"drawn": apart}, "edges that move with every answer"
     if spec.protocol is Protocol.REGULAR:
         worst = "you learn the worst band so far, not this model's"
@@ -130,4 +129,5 @@ def _changes(spec: MeterSpec) -> Iterator[tuple[str, dict[str, Any], str]]:
         yield f"edges {named}", {"bands": plain.bands}, "bands at least two tolerances wide"
     if spec.steps > 1 and not (spec.tenants or spec.reverts or spec.masked_reverts):
         half = spec.steps // 2
-        yield f"steps {half}", {"steps": half}, "half as many answers from a test set"
+        fewer = "fewer" if spec.steps % 2 else "half as many"
+        yield f"steps {half}", {"steps": half}, f"{fewer} answers from a test set"

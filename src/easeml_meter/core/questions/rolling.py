@@ -104,7 +104,8 @@ class Rolling(InBands):
     @property
     def statistic(self) -> str:
         """The gap on the window of each step."""
-        return f"the gap between validation loss and the loss on the last {self.window:,} batches"
+        last = "last batch" if self.window == 1 else f"last {self.window:,} batches"
+        return f"the gap between validation loss and the loss on the {last}"
 
     @property
     def unit(self) -> str:
@@ -146,7 +147,8 @@ class Rolling(InBands):
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
         """What is needed before the first answer."""
-        return (f"the first step needs {self.window:,} batches, {size * self.window:,} labels",)
+        batches = "1 batch" if self.window == 1 else f"{self.window:,} batches"
+        return (f"the first step needs {batches}, {size * self.window:,} labels",)
 
     def log_models(self, steps: int) -> float:
         """Return log(q S g^(q W - 1)): given what was released, so many models are possible."""

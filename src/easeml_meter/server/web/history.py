@@ -285,12 +285,13 @@ class Session:
 
     @property
     def bands(self) -> list[tuple[int, bool]]:
-        """The tone of each band, and whether it is the last answer's; empty: none to draw."""
-        spec, last = self.view.spec, self.view.signals[-1].band if self.view.signals else None
+        """The tone of each band, and whether the last answer reaches it; empty: none to draw."""
+        spec, last = self.view.spec, self.view.signals[-1] if self.view.signals else None
         if not spec.bands or spec.drawn is not None or spec.signals > _MOST_BANDS:
             return []
+        told = range(0) if last is None else range(last.band or 1, (last.highest_band or 0) + 1)
         every = range(1, spec.signals + 1)
-        return [(band_tone(each, spec.signals), each == last) for each in every]
+        return [(band_tone(each, spec.signals), each in told) for each in every]
 
     @property
     def edges(self) -> list[str]:
