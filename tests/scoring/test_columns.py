@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pyarrow as pa
 import pytest
 
@@ -34,6 +36,14 @@ def test_numbers_in_text() -> None:
         read_reals(pa.array(["1", "x"]), RowPlaces(1))
     with pytest.raises(WrongType, match="finite number needed"):
         read_reals(pa.array([b"1"]), RowPlaces(1))
+
+
+def test_decimals_are_the_numbers_that_their_digits_are() -> None:
+    written = [f"{number / 1000:.3f}" for number in range(-1000, 1001)] + ["12345678901.023"]
+    wanted = read_reals(pa.array(written), RowPlaces(1)).tolist()
+    for kind in (pa.decimal128(18, 3), pa.decimal128(30, 9), pa.decimal256(50, 20)):
+        column = pa.array(list(map(Decimal, written)), kind)
+        assert read_reals(column, RowPlaces(1)).tolist() == wanted
 
 
 def test_lists_of_one_length() -> None:

@@ -95,6 +95,20 @@ def test_what_no_number_of_64_bits_holds() -> None:
     ]
 
 
+def test_floats_that_no_longer_say_which_whole_number_is_meant() -> None:
+    """As floats, 2**53 and the label 2**53 + 1 are equal."""
+    for number in (2.0**53, -(2.0**53), 1e300):
+        with pytest.raises(InvalidInput, match=r"row 2: .* give whole numbers .* as such"):
+            read_in_form(pa.array([7.0, number]), ColumnForm.WHOLE, RowPlaces(1))
+    largest = 2.0**53 - 1
+    assert read_in_form(pa.array([largest]), ColumnForm.WHOLE, RowPlaces(1)) == [largest]
+    for number in (2**53, -(2**53), 2**63 - 1):
+        with pytest.raises(InvalidInput, match=r"row 2: .* give longer ones as text"):
+            read_in_form(pa.array([[7], [number]]), None, RowPlaces(1))
+    assert read_in_form(pa.array([[2**53 - 1]]), None, RowPlaces(1)) == [[largest]]
+    assert read_in_form(pa.array([[1e300]]), None, RowPlaces(1)) == [[1e300]]
+
+
 def test_lists_hold_numbers_or_texts_of_one_length() -> None:
     for lists in ([[1, 2]], [[1.0, 2.0]], [[True, False]]):
         assert read_in_form(pa.array(lists), None, RowPlaces(1)).dtype == np.float64

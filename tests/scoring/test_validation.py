@@ -80,6 +80,20 @@ def test_labels_that_do_not_fit(tmp_path: Path, loss: str, labels: list[Any], li
     assert str(refused.value).startswith(str(path))
 
 
+def test_an_empty_field_is_no_class(tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    path.write_text("x,label\n1,cat\n2,\n")
+    with pytest.raises(InvalidInput, match="row 2: no label may be missing"):
+        Validation.open(path, label="label", loss=parse_loss("0-1"))
+
+
+def test_types_of_other_programs_are_refused(tmp_path: Path) -> None:
+    column = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
+    path = write(tmp_path / "v.arrow", {"label": column, "x": [1, 2]})
+    with pytest.raises(InvalidInput, match="classes as text or numbers needed"):
+        Validation.open(path, label="label", loss=parse_loss("0-1"))
+
+
 def test_a_declared_class_list_holds_for_the_table_too(tmp_path: Path) -> None:
     path = write(tmp_path / "v.csv", {"label": ["cat", "bee"]})
     animals = Classes.of(["cat", "dog"])

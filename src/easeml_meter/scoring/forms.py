@@ -22,6 +22,8 @@ from easeml_meter.tables.spelling import as_texts, is_text
 from easeml_meter.tables.wording import excerpt
 
 _DIGITS = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_EXACT = 2.0**53
+"""From here on a float no longer says which whole number is meant."""
 
 
 class ColumnForm(StrEnum):
@@ -88,11 +90,10 @@ def read_in_form(column: Any, form: ColumnForm | None, rows: RowPlaces) -> NDArr
             return _whole(column)
         case ColumnForm.WHOLE, ColumnForm.TEXT:
             return _whole(_from_digits(column, rows))
-        case (ColumnForm.REAL, ColumnForm.WHOLE | ColumnForm.REAL) | (
-            ColumnForm.WHOLE,
-            ColumnForm.REAL,
-        ):
+        case ColumnForm.REAL, ColumnForm.WHOLE | ColumnForm.REAL:
             return read_reals(column, rows)
+        case ColumnForm.WHOLE, ColumnForm.REAL:
+            return _exact(column, rows, "give whole numbers from 2**53 on as such")
         case ColumnForm.BOOLEAN, ColumnForm.BOOLEAN:
             truths: NDArray[Any] = column.to_numpy(zero_copy_only=False)
             return truths
@@ -124,10 +125,20 @@ def _matrix(column: Any, rows: RowPlaces) -> NDArray[Any]:
     own = form_of(values.type)
     if own is ColumnForm.LISTS:
         raise WrongType(f"type {excerpt(column.type)} given, lists of numbers or text needed")
-    # In lists all numbers may have fractions: many programs write 1 for 1.0.
-    read = (
-        read_in_form(values, own, rows[width])
-        if own is ColumnForm.TEXT
-        else read_reals(values, rows[width])
-    )
+    if own is ColumnForm.TEXT:
+        read = read_in_form(values, own, rows[width])
+    elif own is ColumnForm.WHOLE:
+        # In lists all numbers may have fractions: many programs write 1 for 1.0.
+        read = _exact(values, rows[width], "below 2**53 in lists: give longer ones as text")
+    else:
+        read = read_reals(values, rows[width])
     return read.reshape(-1, width)
+
+
+def _exact(column: Any, rows: RowPlaces, needed: str) -> NDArray[Any]:
+    """Return numbers as floats, unless two whole numbers could be the same one."""
+    numbers = read_reals(column, rows)
+    large = np.abs(numbers) >= _EXACT
+    if large.any():
+        raise rows.refuse_first(large, column, needed)
+    return numbers

@@ -84,7 +84,7 @@ class Feed:
         """Return numbers that numpy casts to the tensor's type; what is missing becomes NaN."""
         column = _plain(column)
         if pa.types.is_decimal(column.type):
-            column = column.cast(pa.float64())
+            column = column.cast(pa.string()).cast(pa.float64())  # as `read_reals` does
         elif pa.types.is_boolean(column.type):
             column = column.cast(pa.uint8())
         if column.null_count and np.dtype(self.kind).kind != "f":

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes, WrongType
@@ -176,8 +177,8 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
     for column in columns:
         if not _may_be_classes(column.type):
             raise WrongType(f"type {excerpt(column.type)} given, classes as text or numbers needed")
-        if column.null_count:
-            missing = column.is_null().to_numpy(zero_copy_only=False)
+        missing = _absent(column).to_numpy(zero_copy_only=False)
+        if missing.any():
             raise InvalidInput(f"row {row + int(np.argmax(missing))}: no label may be missing")
         for value in column.unique().to_pylist():
             whole = isinstance(value, float) and value.is_integer()
@@ -195,6 +196,14 @@ def _may_be_classes(kind: pa.DataType) -> bool:
     """Whether values of a type can be looked at: of lists, pairs and times not all can."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    known = is_text(kind) or isinstance(kind, pa.BaseExtensionType)
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
-    return known or any(test(kind) for test in tests)
+    return is_text(kind) or any(test(kind) for test in tests)
+
+
+def _absent(column: Any) -> Any:
+    """Tell where a label is missing: CSV has an empty field there, as when a set is sealed."""
+    if pa.types.is_dictionary(column.type):
+        return _absent(column.dictionary).take(column.indices).fill_null(True)
+    if not is_text(column.type):
+        return column.is_null()
+    return pc.equal(column.cast(pa.large_string()), "").fill_null(True)
