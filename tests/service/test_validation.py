@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -75,6 +77,37 @@ def test_what_was_not_compared_is_not_called_0_rows(tmp_path: Path) -> None:
     meter.add_test_set(tmp_path / "set.sealed", accept_shared=True)
     told = {each["validation_set"]: each["rows_shared"] for each in meter.notices()}
     assert told == {None: 0, 1: 40, 2: None}
+
+
+@pytest.mark.parametrize(
+    ("hidden", "visible", "fits"),
+    [
+        ([0, 1], ["a", "b"], False),
+        ([True, False], ["a", "b"], False),
+        ([0.0, 1.0], ["a", "b"], False),
+        ([0, 1], ["0", "1"], True),
+        (["0", "1"], [0, 1], True),
+        ([0.0, 1.0], [0, 1], True),
+    ],
+)
+def test_classes_that_the_sealed_labels_cannot_have_are_refused(
+    tmp_path: Path, hidden: list[Any], visible: list[Any], fits: bool
+) -> None:
+    """Every submission ended in an error after hidden rows were read, and nothing was entered."""
+    plain = small_spec().replace(classes=())
+    meter = Meter.create(tmp_path / "meter", plain, clock=Clock())
+    sizes = {"hidden": meter.plan.labels, "visible": 10}
+    for (name, rows_needed), labels in zip(sizes.items(), (hidden, visible), strict=True):
+        column = pa.array([labels[row % 2] for row in range(rows_needed)])
+        table = pa.table({"x": np.arange(rows_needed) * (1 + len(name)), "label": column})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    meter.seal(tmp_path / "hidden.parquet", tmp_path / "set.sealed", label="label")
+    meter.add_test_set(tmp_path / "set.sealed")
+    if fits:
+        assert meter.set_validation(tmp_path / "visible.parquet", label="label").number == 1
+        return
+    with pytest.raises(InvalidInput, match=r"labels of the test set: type \w+ given, classes as"):
+        meter.set_validation(tmp_path / "visible.parquet", label="label")
 
 
 def test_the_first_is_set_and_the_others_replace_it(tmp_path: Path) -> None:

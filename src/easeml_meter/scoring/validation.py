@@ -175,7 +175,7 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
     found: set[Any] = set()
     row = 1
     for column in columns:
-        if not _may_be_classes(column.type):
+        if not may_be_classes(column.type):
             raise WrongType(f"type {excerpt(column.type)} given, classes as text or numbers needed")
         missing = _absent(column).to_numpy(zero_copy_only=False)
         if missing.any():
@@ -192,7 +192,7 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
     return Classes(tuple(sorted(classes.values)), declared=False)  # type: ignore[arg-type]
 
 
-def _may_be_classes(kind: pa.DataType) -> bool:
+def may_be_classes(kind: pa.DataType) -> bool:
     """Whether values of a type can be looked at: of lists, pairs and times not all can."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type

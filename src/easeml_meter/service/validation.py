@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet, ValidationSet
 from easeml_meter.core.notices import Notice
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, invalid
-from easeml_meter.scoring.classes import classes_in_force
+from easeml_meter.scoring.classes import WrongType, classes_in_force
 from easeml_meter.scoring.corpora import counted_in
 from easeml_meter.scoring.ids import CommittedIds
+from easeml_meter.scoring.judged import hidden_loss
+from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.validation import Validation, strata_of
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
@@ -81,6 +85,7 @@ def give_validation(
     check_whole(source)
     with about(source):
         _check_counted(state, table)
+        _check_fits(space, state, table)
     digest = None
     if id_column:
         with about(source):
@@ -139,6 +144,23 @@ def _check_counted(state: MeterState, table: Validation) -> None:
         corpus = state.spec.corpus
         what = corpus.counted(state.spec.classes) if corpus else "rows"
         raise InvalidInput(f"no {what}: the loss {state.spec.loss} is counted of them")
+
+
+def _check_fits(space: Workspace, state: MeterState, table: Validation) -> None:
+    """Refuse classes of another form than the labels that were sealed before there were any.
+
+    By their type alone, which says nothing of a label: nothing could be measured otherwise, and
+    that would be noticed only once hidden rows were read.
+    """
+    spec, test_set = state.spec, state.current
+    if test_set.phase is not Phase.ACTIVE or table.classes is None or not spec.seals_labels:
+        return
+    with open_sealed(space, test_set) as sealed:
+        kind = sealed.schema.field(sealed.manifest.label.name).type
+    try:
+        read_labels(pa.array([], kind), hidden_loss(table.loss, spec), table.classes)
+    except WrongType as error:
+        raise InvalidInput(f"labels of the test set: {error}: give both alike") from None
 
 
 def _named(state: MeterState, label: str | None, id_column: str | None) -> tuple[str, str | None]:

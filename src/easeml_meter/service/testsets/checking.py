@@ -19,7 +19,7 @@ from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.scoring.losses import Loss, names_as_labels, parse_loss
 from easeml_meter.scoring.outputs import OF_CLASSES, read_labels
-from easeml_meter.scoring.validation import strata_of
+from easeml_meter.scoring.validation import may_be_classes, strata_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.strata import StrataNamed
 from easeml_meter.tables.wording import excerpt
@@ -182,9 +182,7 @@ class Asked:
 
 def _check_type(kind: pa.DataType) -> None:
     """Refuse what cannot be a class, whatever the class list will be."""
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_nested(kind):
+    if not may_be_classes(kind):
         raise InvalidInput(f"labels: type {excerpt(kind)} given, text or whole numbers needed")
 
 
