@@ -58,7 +58,6 @@ INSIDE = {
     "testsets.delivery.check_reuse",
     "testsets.delivery.open_delivered",
     "testsets.delivery.take_in",
-    "testsets.elsewhere.claim",
     "testsets.elsewhere.refuse_active",
     "testsets.release.choose",
     "testsets.release.hand_out",
