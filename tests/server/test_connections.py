@@ -20,6 +20,8 @@ from easeml_meter.server.connections import Connections, Peer
 from easeml_meter.server.settings import Settings
 
 PATIENCE = 60
+ALONE = {"connections_per_address": 0}
+"""No limit for one address."""
 
 
 class Seconds:
@@ -54,6 +56,13 @@ def opened(all_of_them: Connections) -> Peer:
     peer = all_of_them.open([*all_of_them._peers][-1], None)  # type: ignore[arg-type]
     assert peer is not None
     return peer
+
+
+def asked(all_of_them: Connections) -> None:
+    """Let the newest connection have made a request, and wait for the next."""
+    peer = opened(all_of_them)
+    all_of_them.note(peer, waits=False)
+    all_of_them.note(peer, waits=True)
 
 
 def is_open(end: socket.socket | None) -> bool:
@@ -91,6 +100,30 @@ def test_strangers_who_all_speak_keep_no_newcomer_out() -> None:
         with admitted(found, ("192.0.2.3", 1)) as newcomer:
             assert [is_open(end) for end in newcomer] == [True]
             assert found.make_room()
+
+
+@pytest.mark.parametrize(
+    "limit", [{"connections": 4}, {"connections_per_address": 4}, {"connections": 4} | ALONE]
+)
+def test_a_crowd_that_says_nothing_ends_no_clients_connection(limit: dict[str, int]) -> None:
+    found = connections(Seconds(), **limit)
+    with admitted(found, ("192.0.2.1", 1)) as client:
+        asked(found)
+        with admitted(found, *[("192.0.2.1", port) for port in range(2, 12)]) as crowd:
+            assert is_open(client[0])
+            assert [is_open(end) for end in crowd] == [False] * 7 + [True] * 3
+
+
+def test_clients_who_hold_most_places_keep_no_newcomer_out() -> None:
+    found = connections(Seconds(), connections=4)
+    with ExitStack() as held:
+        clients = []
+        for port in range(4):
+            clients += held.enter_context(admitted(found, ("192.0.2.1", port)))
+            asked(found)
+        with admitted(found, ("192.0.2.2", 1), ("192.0.2.2", 2)) as newcomers:
+            assert [is_open(end) for end in newcomers] == [True, True]
+            assert [is_open(end) for end in clients] == [False, False, True, True]
 
 
 def test_an_address_with_its_share_makes_room_for_itself_only() -> None:

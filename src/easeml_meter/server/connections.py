@@ -2,9 +2,11 @@
 
 Anybody can open a connection and then say nothing, or a byte from time to time. Where there are
 too many, a newcomer takes the place of the one that has waited longest for a request, so idle
-connections never keep a client out. A connection whose request has arrived but was not read yet
-goes last: its client would see a reset, and could not tell whether the request was carried out.
-What is slow is ended by `sweep`, once a second.
+connections never keep a client out. While at least half of all places are held without ever having
+asked for anything, it is one of these: a crowd that says nothing ends no client's connection. A
+connection whose request has arrived but was not read yet goes last: its client would see a reset,
+and could not tell whether the request was carried out. What is slow is ended by `sweep`, once a
+second.
 """
 
 from __future__ import annotations
@@ -95,7 +97,10 @@ class Connections:
         self._peers: dict[int, Peer] = {}
         self._waiting: dict[Peer, None] = {}
         """Those without a request, the longest first."""
+        self._silent: dict[Peer, None] = {}
+        """Those of them that never had one."""
         self._of_network: Counter[str] = Counter()
+        self._silent_of_network: Counter[str] = Counter()
         self._ended: Counter[str] = Counter()
         self._reported = clock()
 
@@ -112,8 +117,9 @@ class Connections:
         if (former := self._peers.get(peer.number)) is not None:
             self.forget(former)  # it ended in the handshake of TLS, of which nobody tells us
         self._peers[peer.number] = peer
-        self._waiting[peer] = None
+        self._waiting[peer] = self._silent[peer] = None
         self._of_network[network] += 1
+        self._silent_of_network[network] += 1
         return True
 
     def open(self, number: int, protocol: WatchedProtocol) -> Peer | None:
@@ -132,6 +138,7 @@ class Connections:
             self._waiting[peer] = None
         else:
             del self._waiting[peer]
+            self._speaks(peer)
 
     def forget(self, peer: Peer) -> None:
         """Forget a connection that has ended."""
@@ -139,9 +146,8 @@ class Connections:
         if self._peers.get(peer.number) is peer:
             del self._peers[peer.number]
             self._waiting.pop(peer, None)
-            self._of_network[peer.network] -= 1
-            if not self._of_network[peer.network]:
-                del self._of_network[peer.network]
+            self._speaks(peer)
+            _count_down(self._of_network, peer.network)
 
     def refused(self) -> None:
         """Count a connection for which there was no room."""
@@ -152,7 +158,13 @@ class Connections:
 
         Returns whether there was one.
         """
-        idle = (peer for peer in self._waiting if network in ("", peer.network))
+        held, places = len(self._silent), self._most
+        if network:
+            held, places = self._silent_of_network[network], self._most_of_one
+        # Only while they are many: where clients hold most places, newcomers would drive out one
+        # another before any of them has asked.
+        among = self._silent if 2 * held >= places else self._waiting
+        idle = (peer for peer in among if network in ("", peer.network))
         longest = list(itertools.islice(idle, _LOOKED_AT))
         if not longest:
             return False
@@ -187,6 +199,12 @@ class Connections:
         peer.since, peer.arrived = now, 0
         return slow
 
+    def _speaks(self, peer: Peer) -> None:
+        """Note that a peer is none of those, or no longer, that never had a request."""
+        if peer in self._silent:
+            del self._silent[peer]
+            _count_down(self._silent_of_network, peer.network)
+
     def _end(self, peer: Peer, reason: str) -> None:
         self._ended[reason] += 1
         self.forget(peer)
@@ -198,6 +216,13 @@ class Connections:
         if any(address in each for each in self._proxies):
             return ""
         return network_of(host)
+
+
+def _count_down(counts: Counter[str], network: str) -> None:
+    """Take one away; networks that are gone must not fill the memory."""
+    counts[network] -= 1
+    if not counts[network]:
+        del counts[network]
 
 
 class Listener(socket.socket):
