@@ -446,10 +446,24 @@ def _told(
         return signals
     teams = range(1, state.tenants + 1)
     histories = Histories(ledger, {each: Folded(Account(each)) for each in teams})
-    for entry in sorted(entries, key=lambda each: each.told_at):
+    for moment, entry in _in_time(entries):
         histories = histories.after(entry)
         if entry.tenant == tenant:
-            rows = [row for row in handovers if row.at <= entry.told_at]
+            rows = [row for row in handovers if row.at <= moment]
             account = replace(histories, handovers=rows).account(tenant)
             signals.append(signal_of(state, ledger, entry, account, forecast=False))
     return signals
+
+
+def _in_time(entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
+    """Return entries in time, which come tenant by tenant in the order of their steps.
+
+    Those of a tenant stay in that order although a clock was set back: no step is told before the
+    one that it follows.
+    """
+    latest: dict[int, str] = {}
+    timed = []
+    for entry in entries:
+        latest[entry.tenant] = max(latest.get(entry.tenant, ""), entry.told_at)
+        timed.append((latest[entry.tenant], entry))
+    return sorted(timed, key=lambda each: each[0])
