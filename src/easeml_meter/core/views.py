@@ -188,9 +188,15 @@ class Signal(Shown):
 
 def band_words(signal: Signal) -> str:
     """Name the band told, or the bands that the answer reaches over."""
+    several = signal.band != signal.highest_band
+    return f"{'bands' if several else 'band'} {band_numbers(signal)}"
+
+
+def band_numbers(signal: Signal) -> str:
+    """Return the number of the band told, or the first and the last that the answer reaches."""
     if signal.band == signal.highest_band:
-        return f"band {signal.band}"
-    return f"bands {signal.band}-{signal.highest_band}"
+        return str(signal.band)
+    return f"{signal.band}-{signal.highest_band}"
 
 
 def together(spec: MeterSpec, number: int = 1) -> str:
