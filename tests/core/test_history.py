@@ -95,3 +95,28 @@ def test_a_session_promises_by_the_count_that_its_test_set_was_planned_with(coun
     promised = rules_of(spec_of(spec, test_set)).least_above
     assert (promised is None) is (count is Count.ALL)
     assert ("then its true loss is at least 0.25" in view.promise) is (promised is not None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "number", "together"),
+    [
+        (4, 4, "in the first 4 windows together"),
+        (4, 5, "in windows 5 to 8 together"),
+        (1, 1, "in the first window"),
+        (1, 3, "in window 3"),
+    ],
+)
+def test_a_later_window_is_promised_what_it_shares_with_others_of_its_delta(
+    steps: int, number: int, together: str
+) -> None:
+    """It is none of the first ones, of which alone the promise of its session spoke."""
+    spec = MeterSpec.uniform(tolerance=0.05, steps=steps, delta=0.05, window=3, inputs="public")
+    sets = [
+        TestSet("m", each, Phase.ACTIVE, 1, "", rows=3000, count=spec.count)
+        for each in range(1, number + 1)
+    ]
+    state = MeterState.of(MeterRecord("m", "m", spec.to_mapping(), ""), sets, None)
+    view = session_view(state, sets[-1], [], Account(1))
+    assert view.promise.startswith(f"With probability at least 0.95, {together}, each model's loss")
+    assert state.promise == view.promise
+    assert state.assumptions == view.assumptions

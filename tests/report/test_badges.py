@@ -61,11 +61,13 @@ def test_the_badge_has_the_colour_of_the_band() -> None:
 
 
 @pytest.mark.parametrize("badge", [badge_svg, badge_json])
-def test_the_badge_tells_nothing_but_the_last_answer(badge: Callable[[SessionView], str]) -> None:
+def test_the_badge_tells_the_last_answer_and_what_is_left_alone(
+    badge: Callable[[SessionView], str],
+) -> None:
     view = session([1, 5, 2])
     other = session([4, 3, 2], models=["a", "b", "c"], meter="other")
     assert badge(view) == badge(other)
-    assert badge(replace(view, promise="x", battery=0.1, steps_left=99)) == badge(view)
+    assert badge(replace(view, promise="x", battery=0.1, steps_expected=99)) == badge(view)
 
 
 def test_the_badge_of_a_test_set_that_was_retired_has_no_steps_left() -> None:
@@ -77,3 +79,9 @@ def test_the_badge_of_a_window_that_gave_its_answers_waits_for_a_batch() -> None
     spec = SPEC.replace(window=4, submissions=2)
     view = session([1, 2], spec, left=0)
     assert json.loads(badge_json(view))["message"] == "band 2, next batch due"
+
+
+def test_the_badge_counts_the_answers_of_the_batch_that_has_come_since() -> None:
+    """A window shows the answers of those before it, after the last of which none was left."""
+    view = replace(session([1, 2], SPEC.replace(window=4, submissions=2), left=0), steps_left=2)
+    assert json.loads(badge_json(view))["message"] == "band 2, 2 steps left"

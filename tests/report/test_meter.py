@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,24 @@ def test_an_incremental_bar_stands_on_the_ground() -> None:
     colour = band_colours(5)[2]
     bars = [boxes(p.get("d") or "")[0] for p in nodes(root, "path") if p.get("fill") == colour]
     assert (0, 60, 24, 90) in bars
+
+
+def test_a_bar_over_several_bands_has_the_number_of_the_lowest_in_that_one() -> None:
+    """Near the ceiling: the 1 stood beside the edges of band 2."""
+    spec = SPEC.replace(ceiling=0.1)
+    view = session([1], spec, left=0)
+    heights = [
+        float(node.get("y") or 0)
+        for edges in ((0.0, 0.02), (0.0, 0.05))
+        for node in nodes(
+            drawing(
+                meter_svg(replace(view, signals=(replace(view.signals[0], told_edges=edges),)))
+            ),
+            "text",
+        )
+        if node.text == "1" and node.get("x") == "12" and node.get("fill")
+    ]
+    assert heights == [139, 139]
 
 
 def test_a_tolerance_is_never_too_thin_to_see() -> None:

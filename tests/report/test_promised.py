@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.report.sessions import SPEC, released, session
 
 from easeml_meter.core.views import SessionView
-from easeml_meter.report.promised import MOST, best_promise, bounded, promised_svg, tones
+from easeml_meter.report.promised import MOST, best_promise, bounded, mark, promised_svg, tones
 from easeml_meter.report.svg import text_width
 from easeml_meter.spec import Gap, MeterSpec
 
@@ -164,3 +164,10 @@ def test_on_a_phone_numbers_keep_away_from_the_axis_and_from_each_other() -> Non
         half = text_width(node.text or "", 12) / 2
         assert float(node.get("x", "")) - half >= 46
         assert float(node.get("x", "")) + half <= 320
+
+
+def test_the_sign_of_bands_that_an_answer_reaches_over_names_both() -> None:
+    """Near the ceiling: pages show it where the words are only heard."""
+    (signal,) = session([1], SPEC.replace(ceiling=0.1)).signals
+    assert mark(replace(signal, told_edges=(0.0, 0.02))) == "1"
+    assert mark(replace(signal, told_edges=(0.0, 0.05))) == "1-2"

@@ -80,11 +80,12 @@ def test_labels_that_do_not_fit(tmp_path: Path, loss: str, labels: list[Any], li
     assert str(refused.value).startswith(str(path))
 
 
-def test_an_empty_field_is_no_class(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loss", ["0-1", "operator:ne"])
+def test_an_empty_field_is_no_label(tmp_path: Path, loss: str) -> None:
     path = tmp_path / "v.csv"
     path.write_text("x,label\n1,cat\n2,\n")
     with pytest.raises(InvalidInput, match="row 2: no label may be missing"):
-        Validation.open(path, label="label", loss=parse_loss("0-1"))
+        Validation.open(path, label="label", loss=parse_loss(loss))
 
 
 def test_types_of_other_programs_are_refused(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from tests.service.helpers import Session, make_session, small_spec
+from tests.service.helpers import Clock, Session, make_session, small_spec
 from tests.service.sharing import TENANTS, made, tenant_spec
 
 from easeml_meter.core.history import sharing
@@ -199,6 +200,23 @@ def test_the_history_says_what_was_left_then_to_all_who_shared_it(
     view = session.meter.status(tenant=1)
     assert view.steps_left < view.signals[-1].steps_left  # the other team took one since
     assert f"{view.steps_left} step" in json.loads(badge_json(view))["message"]
+
+
+def test_a_clock_that_is_set_back_leaves_a_shared_history_in_the_order_of_its_steps(
+    tmp_path: Path,
+) -> None:
+    """The losses of a released test set stand beside its answers in that order."""
+    session = made(tmp_path, extra=200)
+    told = [session.submit(0, 0, model="a", tenant=1)]
+    hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
+    told.append(session.submit(1, 0, model="b", tenant=1))
+    clock = session.meter.workspace.clock
+    assert isinstance(clock, Clock)
+    clock.moment -= timedelta(hours=1)
+    told.append(session.submit(2, 0, model="c", tenant=1))
+    view = session.meter.status(tenant=1)
+    left = [(signal.model, signal.step, signal.steps_left) for signal in view.signals]
+    assert left == [(each.model, each.step, each.steps_left) for each in told]
 
 
 def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:

@@ -54,6 +54,16 @@ class MeterState:
         return plan_of(self.spec)
 
     @property
+    def promise(self) -> str:
+        """What is promised of the current test set."""
+        return _promise_of(self.spec, self.current)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What that rests on."""
+        return assumptions_of(spec_of(self.spec, self.current))
+
+    @property
     def archived(self) -> bool:
         """Whether the meter was given up: it takes no labels and gives no answers."""
         return self.generations[-1].phase is Phase.ARCHIVED
@@ -175,6 +185,11 @@ def spec_of(spec: MeterSpec, generation: TestSet) -> MeterSpec:
 def _kept(spec: MeterSpec, generation: TestSet) -> MeterSpec:
     """Return a meter's specification with the count that a test set was planned with."""
     return spec if spec.count is generation.count else spec.replace(count=generation.count)
+
+
+def _promise_of(spec: MeterSpec, generation: TestSet) -> str:
+    """Say what is promised of a test set, together with its top-up."""
+    return promise_of(_kept(spec, generation), generation.number)
 
 
 _ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
@@ -418,7 +433,7 @@ def session_view(
         battery=battery,
         steps_left=left,
         steps_expected=expected,
-        promise=promise_of(_kept(state.spec, test_set)),  # of its top-up, too
+        promise=_promise_of(state.spec, test_set),
         assumptions=assumptions_of(spec),
         retrospective=truths,
         submitters=tuple(
@@ -446,10 +461,24 @@ def _told(
         return signals
     teams = range(1, state.tenants + 1)
     histories = Histories(ledger, {each: Folded(Account(each)) for each in teams})
-    for entry in sorted(entries, key=lambda each: each.told_at):
+    for moment, entry in _in_time(entries):
         histories = histories.after(entry)
         if entry.tenant == tenant:
-            rows = [row for row in handovers if row.at <= entry.told_at]
+            rows = [row for row in handovers if row.at <= moment]
             account = replace(histories, handovers=rows).account(tenant)
             signals.append(signal_of(state, ledger, entry, account, forecast=False))
     return signals
+
+
+def _in_time(entries: Sequence[Entry]) -> list[tuple[str, Entry]]:
+    """Return entries in time, which come tenant by tenant in the order of their steps.
+
+    Those of a tenant stay in that order although a clock was set back: no step is told before the
+    one that it follows.
+    """
+    latest: dict[int, str] = {}
+    timed = []
+    for entry in entries:
+        latest[entry.tenant] = max(latest.get(entry.tenant, ""), entry.told_at)
+        timed.append((latest[entry.tenant], entry))
+    return sorted(timed, key=lambda each: each[0])

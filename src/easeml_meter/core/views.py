@@ -18,6 +18,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.prices import Price
+from easeml_meter.core.questions.rolling import sharing_delta
 from easeml_meter.core.signals import (
     FAIL,
     PASS,
@@ -188,9 +189,15 @@ class Signal(Shown):
 
 def band_words(signal: Signal) -> str:
     """Name the band told, or the bands that the answer reaches over."""
+    several = signal.band != signal.highest_band
+    return f"{'bands' if several else 'band'} {band_numbers(signal)}"
+
+
+def band_numbers(signal: Signal) -> str:
+    """Return the number of the band told, or the first and the last that the answer reaches."""
     if signal.band == signal.highest_band:
-        return f"band {signal.band}"
-    return f"bands {signal.band}-{signal.highest_band}"
+        return str(signal.band)
+    return f"{signal.band}-{signal.highest_band}"
 
 
 def together(spec: MeterSpec, number: int = 1) -> str:
@@ -213,11 +220,10 @@ def _windows_together(spec: MeterSpec, number: int) -> str:
     if steps == 1:
         one = "the first window" if number == 1 else f"window {number:,}"
         return f"for {one} (each {'further' if number == 1 else 'other'} one costs {another})"
-    before = (number - 1) // steps * steps
-    if not before:
+    first, last = sharing_delta(steps, number)
+    if first == 1:
         return f"for the first {steps:,} windows together ({steps:,} further ones cost {another})"
-    which = f"windows {before + 1:,} to {before + steps:,}"
-    return f"for {which} together (each {steps:,} others cost {another})"
+    return f"for windows {first:,} to {last:,} together (each {steps:,} others cost {another})"
 
 
 @dataclass(frozen=True)

@@ -80,10 +80,10 @@ def _last_answer(view: SessionView) -> tuple[str, str]:
     if not view.signals:
         return "no answers yet", _GREY
     last = view.signals[-1]
-    # Since then it may have been retired, or teams with one history may have taken some.
-    steps = min(last.steps_left, view.steps_left)
+    # What is left now: since the last answer the test set may have been retired, teams with one
+    # history may have taken some, or the next batch may have come.
     spent = "spent" if view.spec.window is None else "next batch due"
-    left = f"{steps_words(steps)} left" if steps else spent
+    left = f"{steps_words(view.steps_left)} left" if view.steps_left else spent
     return f"{told_words(last)}, {left}", answer_colour(last) if last.band else _GREY
 
 

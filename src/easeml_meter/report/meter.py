@@ -203,6 +203,8 @@ def _band(layout: Layout, signal: Signal, colour: str) -> str:
         return bar + (_edges(layout, signal, top, bottom, colour) if layout.few else "")
     middle = number(layout.bar / 2)
     if layout.cell >= 12:
+        if signal.told_edges is not None:  # over several bands: the number stands in its own one
+            top = layout.height_of(signal.spec.bands[signal.answer - 1].upper)
         at = number(top + layout.cell / 2 + 4)
         return bar + element("text", str(signal.answer), x=middle, y=at, fill=text_on(colour))
     at = number(top - 4 if top >= 14 else top + layout.cell + 12)

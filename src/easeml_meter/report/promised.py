@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.core.views import SessionView, Signal, Truth, band_numbers
 from easeml_meter.report.scale import tone
 from easeml_meter.report.svg import element, escaped, fitted, number, text_width
 from easeml_meter.report.words import (
@@ -344,7 +344,7 @@ def mark(signal: Signal) -> str:
     """Return the number of a band that has one that means something, or a sign."""
     if signal.band is None:
         return {True: "✓", False: "✗", None: "–"}[signal.passed]
-    return "" if signal.spec.drawn is not None else str(signal.band)
+    return "" if signal.spec.drawn is not None else band_numbers(signal)
 
 
 def _lines(name: str, room: float) -> list[str]:

@@ -74,6 +74,8 @@ class Validation:
             found = cls(table, label, loss, classes, 0, digest, id_column, form, cluster, strata)
             rows = 0
             for labels in found.labels():
+                if form is ColumnForm.TEXT:
+                    _refuse_absent(labels, rows + 1)
                 read_labels(
                     labels, loss, classes, first_row=rows + 1, known_only=True, secret=False
                 )
@@ -177,9 +179,7 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
     for column in columns:
         if not may_be_classes(column.type):
             raise WrongType(f"type {excerpt(column.type)} given, classes as text or numbers needed")
-        missing = _absent(column).to_numpy(zero_copy_only=False)
-        if missing.any():
-            raise InvalidInput(f"row {row + int(np.argmax(missing))}: no label may be missing")
+        _refuse_absent(column, row)
         for value in column.unique().to_pylist():
             whole = isinstance(value, float) and value.is_integer()
             found.add(int(value) if whole else value)
@@ -198,6 +198,12 @@ def may_be_classes(kind: pa.DataType) -> bool:
         kind = kind.value_type
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
     return is_text(kind) or any(test(kind) for test in tests)
+
+
+def _refuse_absent(column: Any, first_row: int) -> None:
+    missing = _absent(column).to_numpy(zero_copy_only=False)
+    if missing.any():
+        raise InvalidInput(f"row {first_row + int(np.argmax(missing))}: no label may be missing")
 
 
 def _absent(column: Any) -> Any:

@@ -149,8 +149,9 @@ def _check_counted(state: MeterState, table: Validation) -> None:
 def _check_fits(space: Workspace, state: MeterState, table: Validation) -> None:
     """Refuse classes of another form than the labels that were sealed before there were any.
 
-    By their type alone, which says nothing of a label: nothing could be measured otherwise, and
-    that would be noticed only once hidden rows were read.
+    By their type alone, which is not told: some programs choose it by the values, as int8 is for
+    small numbers. Nothing could be measured otherwise, and that would be noticed only once hidden
+    rows were read.
     """
     spec, test_set = state.spec, state.current
     if test_set.phase is not Phase.ACTIVE or table.classes is None or not spec.seals_labels:
@@ -159,8 +160,10 @@ def _check_fits(space: Workspace, state: MeterState, table: Validation) -> None:
         kind = sealed.schema.field(sealed.manifest.label.name).type
     try:
         read_labels(pa.array([], kind), hidden_loss(table.loss, spec), table.classes)
-    except WrongType as error:
-        raise InvalidInput(f"labels of the test set: {error}: give both alike") from None
+    except WrongType:
+        given = f"{'whole numbers' if table.classes.numeric else 'text'} given ({table.classes})"
+        needed = "the labels of the test set have another form: give both alike"
+        raise InvalidInput(f"classes: {given}, {needed}") from None
 
 
 def _named(state: MeterState, label: str | None, id_column: str | None) -> tuple[str, str | None]:

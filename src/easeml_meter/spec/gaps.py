@@ -12,7 +12,7 @@ from easeml_meter.spec.names import METERS, Bound, Count, Protocol
 if TYPE_CHECKING:
     from easeml_meter.spec.meter import MeterSpec
 
-_NARROWEST_DRAWN = 1e-4
+NARROWEST_DRAWN = 1e-4
 _MOST_ABOVE = 100
 """Answers above the ceiling are counted one by one: more than anybody reads are refused."""
 
@@ -25,8 +25,8 @@ def check_drawn(spec: MeterSpec) -> None:
         return
     finite("drawn", spec.drawn)
     settle(spec, drawn=float(spec.drawn))
-    if not _NARROWEST_DRAWN <= spec.drawn <= 1:
-        raise invalid("drawn", spec.drawn, f"a distance from {_NARROWEST_DRAWN:g} to 1")
+    if not NARROWEST_DRAWN <= spec.drawn <= 1:
+        raise invalid("drawn", spec.drawn, f"a distance from {NARROWEST_DRAWN:g} to 1")
     if round(spec.drawn, 6) != spec.drawn:  # so that every drawn edge is an exact decimal
         raise invalid("drawn", spec.drawn, "at most 6 decimals")
     if len(set(spec.tolerances)) > 1:

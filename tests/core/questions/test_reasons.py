@@ -101,3 +101,8 @@ def test_edges_can_be_drawn_for_a_tolerance_of_many_digits() -> None:
     spec = MeterSpec.uniform(tolerance=0.0123456789, steps=10, delta=0.01)
     assert "drawn 0.061729" in [knob.change for knob in reasons(spec).knobs]
     assert "drawn 0.061729" in [form.name for form in compare_forms(spec, 0.1)]
+
+
+def test_edges_are_drawn_no_closer_than_a_meter_takes_them() -> None:
+    spec = MeterSpec.uniform(tolerance=0.00001, steps=10, delta=0.01)
+    assert "drawn 0.0001" in [form.name for form in compare_forms(spec, 0.1)]

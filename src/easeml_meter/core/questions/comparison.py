@@ -17,6 +17,7 @@ from easeml_meter.core.questions.planning import Plan, required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Count, MeterSpec, Protocol
+from easeml_meter.spec.gaps import NARROWEST_DRAWN
 from easeml_meter.stats.rounding import as_written
 
 
@@ -103,8 +104,9 @@ _WORTH = 2 / 3
 
 def usually_apart(tolerance: float) -> float:
     """Return how far apart the edges are to be drawn for a tolerance, in the decimals they have."""
-    parts = DRAWN_TOLERANCES * as_written(tolerance) * 10**_DECIMALS
-    return float(min(Fraction(1), Fraction(math.ceil(parts), 10**_DECIMALS)))
+    parts = math.ceil(DRAWN_TOLERANCES * as_written(tolerance) * 10**_DECIMALS)
+    apart = max(as_written(NARROWEST_DRAWN), Fraction(parts, 10**_DECIMALS))
+    return float(min(Fraction(1), apart))
 
 
 def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:

@@ -16,6 +16,7 @@ from typing import Any, Self
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.rolling import together_with
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
@@ -135,8 +136,7 @@ class Plan(Shown):
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        together = self.question.together(self.budget.steps)
-        return f"With probability at least {self.confidence}, {together}, {self.question.promised}"
+        return _promised(self, self.question.together(self.budget.steps))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -235,9 +235,16 @@ def _of_meter(spec: MeterSpec, plan: Plan) -> Plan:
     return Plan(plan.question, plan.budget, plan.size, failure, spec)
 
 
-def promise_of(spec: MeterSpec) -> str:
-    """Say what a meter promises, whatever size its test sets have."""
-    return _of_any_size(spec).promise
+def promise_of(spec: MeterSpec, number: int = 1) -> str:
+    """Say what a meter promises of one of its test sets, or windows, whatever size they have."""
+    plan = _of_any_size(spec)
+    if spec.window is None:
+        return plan.promise
+    return _promised(plan, together_with(spec.steps, number))
+
+
+def _promised(plan: Plan, together: str) -> str:
+    return f"With probability at least {plan.confidence}, {together}, {plan.question.promised}"
 
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:

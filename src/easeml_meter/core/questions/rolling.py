@@ -143,7 +143,7 @@ class Rolling(InBands):
 
     def together(self, steps: int) -> str:
         """Say that further windows are not among them."""
-        return "in the first window" if steps == 1 else f"in the first {steps:,} windows together"
+        return together_with(steps, 1)
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
         """What is needed before the first answer."""
@@ -173,3 +173,17 @@ class Rolling(InBands):
         """By Hoeffding's bound."""
         labels = (nats + 1) * (1 + 1e-11) / (2 * self.tolerance**2)
         return math.ceil(labels / self.window) + 1
+
+
+def sharing_delta(steps: int, number: int) -> tuple[int, int]:
+    """Return the first and the last window that share one delta with this one."""
+    before = (number - 1) // steps * steps
+    return before + 1, before + steps
+
+
+def together_with(steps: int, number: int) -> str:
+    """Say which windows share the probability of a promise with this one."""
+    first, last = sharing_delta(steps, number)
+    if first == 1:
+        return "in the first window" if steps == 1 else f"in the first {steps:,} windows together"
+    return f"in window {first:,}" if steps == 1 else f"in windows {first:,} to {last:,} together"

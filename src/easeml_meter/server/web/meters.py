@@ -203,7 +203,8 @@ class MeterPage:
     @property
     def together(self) -> str:
         """Which answers share the confidence of the promise."""
-        return together(self.state.spec).replace("this test set", "a test set")
+        number = self.generation or self.state.current.number
+        return together(self.state.spec, number).replace("this test set", "a test set")
 
     @property
     def sure(self) -> str:
