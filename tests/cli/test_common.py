@@ -301,6 +301,21 @@ def test_a_next_step_leads_to_the_same_meter_whatever_the_environment_names(
 
 
 @pytest.mark.parametrize(
+    ("place", "options"),
+    [(MeterPlace(), " -C ."), (MeterPlace(server="https://a"), " --server https://a")],
+)
+def test_a_next_step_leads_past_the_folder_of_the_environment(
+    place: MeterPlace, options: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It led to that folder, or was refused for naming a folder and a server."""
+    monkeypatch.setenv("METER_FOLDER", "other")
+    if place.server is not None:
+        monkeypatch.setenv("METER_SERVER", place.server)
+    next_step(place, "status")
+    assert capsys.readouterr().out == f"Next: meter status{options}\n"
+
+
+@pytest.mark.parametrize(
     ("typed", "words"),
     [
         ("plan", "nothing given, say --steps, or --labels to ask for them: meter plan --steps 10"),
