@@ -99,7 +99,7 @@ class Connection:
             raise Unreachable(
                 f"{self.server}: the proxy that the environment names (HTTPS_PROXY, ALL_PROXY) "
                 "cannot be used: give http://HOST:PORT, for SOCKS run pip install 'httpx[socks]', "
-                "or put the server into NO_PROXY"
+                "or go without any: NO_PROXY='*'"
             ) from None
 
     @classmethod
