@@ -28,11 +28,14 @@ def main() -> int:
     if given("GITHUB_EVENT_NAME") == "pull_request_target":
         # This event hands the secrets to whoever opens a pull request.
         return failed(NOT_ALLOWED, "pull_request_target: strangers could spend the test set")
-    if not (given("METER_SERVER") or given("METER_FOLDER")):
+    remote = given("METER_SERVER") or not given("METER_FOLDER")
+    if remote and not given("METER_TOKEN") and without_secrets(head):
+        return skipped()
+    if remote and not given("METER_SERVER"):
         # `meter` would take this folder: the checkout, whose own meter could tell anything.
         return failed(WRONG_INPUT, "no server given: set it, and pass it on as `server`")
-    if given("METER_SERVER") and not given("METER_TOKEN"):
-        return without_token(head)
+    if remote and not given("METER_TOKEN"):  # forgotten: that must not open the gate
+        return failed(NOT_ALLOWED, "no token: set the secret, and pass it on as `token`")
     if given("GITHUB_EVENT_NAME") in OF_ANOTHER_COMMIT and not given("METER_MODEL"):
         words = "its commit is that of the default branch: name the model by `model`"
         return failed(WRONG_INPUT, f"{given('GITHUB_EVENT_NAME')}: {words}")
@@ -55,11 +58,14 @@ def main() -> int:
     return done.returncode
 
 
-def without_token(head: dict[str, Any]) -> int:
-    """Skip what cannot have a token; fail where one was forgotten, lest that opens the gate."""
+def without_secrets(head: dict[str, Any]) -> bool:
+    """Whether GitHub keeps secrets, and variables of the repository, from this run."""
     stranger = head and (head.get("repo") or {}).get("full_name") != given("GITHUB_REPOSITORY")
-    if not stranger and given("GITHUB_ACTOR") != "dependabot[bot]":
-        return failed(NOT_ALLOWED, "no token: set the secret, and pass it on as `token`")
+    return bool(stranger) or given("GITHUB_ACTOR") == "dependabot[bot]"
+
+
+def skipped() -> int:
+    """Skip what cannot have a token."""
     words = "skipped: pull requests of forks and of Dependabot get no secrets; nothing was asked"
     annotate("notice", words)
     with written("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as file:

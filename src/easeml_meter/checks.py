@@ -6,7 +6,7 @@ import ipaddress
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -66,9 +66,18 @@ def settle(value: object, **fields: object) -> None:
         object.__setattr__(value, name, each)
 
 
-def known(kind: type, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass that were told: a later version may tell more."""
-    return {each.name: told[each.name] for each in fields(kind) if each.name in told}
+def known(kind: type, told: Mapping[str, Any], /, **own: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that were told: a later version may tell more.
+
+    `own` are fields that are not told so. One that is missing and needed is looked up all the same:
+    what a server told says itself what it lacks.
+    """
+    return own | {
+        each.name: told[each.name]
+        for each in fields(kind)
+        if each.name not in own
+        and (each.name in told or (each.default is MISSING and each.default_factory is MISSING))
+    }
 
 
 MAX_NAME = 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import io
+import re
 import subprocess
 import sys
 import threading
@@ -25,7 +26,9 @@ from tests.cli.workbench import (
 from tests.live import Live
 
 from easeml_meter.cli.common import MeterPlace, next_step
+from easeml_meter.client.connection import Connection
 from easeml_meter.client.credentials import server_address
+from easeml_meter.errors import Unreachable
 
 
 @pytest.mark.parametrize("verb", ["status", "history", "audit", "release", "submit"])
@@ -301,6 +304,21 @@ def test_a_next_step_leads_to_the_same_meter_whatever_the_environment_names(
 
 
 @pytest.mark.parametrize(
+    ("place", "options"),
+    [(MeterPlace(), " -C ."), (MeterPlace(server="https://a"), " --server https://a")],
+)
+def test_a_next_step_leads_past_the_folder_of_the_environment(
+    place: MeterPlace, options: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It led to that folder, or was refused for naming a folder and a server."""
+    monkeypatch.setenv("METER_FOLDER", "other")
+    if place.server is not None:
+        monkeypatch.setenv("METER_SERVER", place.server)
+    next_step(place, "status")
+    assert capsys.readouterr().out == f"Next: meter status{options}\n"
+
+
+@pytest.mark.parametrize(
     ("typed", "words"),
     [
         ("plan", "nothing given, say --steps, or --labels to ask for them: meter plan --steps 10"),
@@ -364,3 +382,15 @@ def test_where_inputs_are_hidden_a_model_is_the_next_submission(tmp_path: Path) 
     desk.init(inputs="hidden", models=True)
     desk.deliver(animals(desk.json("status")["labels_needed"]))
     assert desk.validate(VALIDATION).endswith("\nNext: meter submit --onnx MODEL -C meter\n")
+
+
+def test_what_is_said_of_a_proxy_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The advice was to name the server in NO_PROXY, but all proxies are made ready even so."""
+    monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:9")
+    server = "https://meter.example.org"
+    with pytest.raises(Unreachable) as refused:
+        Connection(server)
+    advice = re.search(r"NO_PROXY='(.+)'$", str(refused.value))
+    assert advice
+    monkeypatch.setenv("NO_PROXY", advice[1])
+    Connection(server).close()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,6 +26,7 @@ from easeml_meter.core.views import Signal, signal_from_json, view_from_json
 from easeml_meter.errors import (
     Denied,
     InvalidInput,
+    MeterError,
     NotFound,
     Spent,
     Unauthenticated,
@@ -416,3 +418,15 @@ def test_a_server_of_a_later_version_may_tell_more(
     assert labeler.batches() == []
     monkeypatch.setattr(Connection, "listed", lambda *_: [{"number": 1, "rows": 2, "later": 1}])
     assert labeler.batches() == [Batch(1, 2)]
+
+
+@pytest.mark.parametrize("told", [{"number": 1}, {"rows": 2}])
+def test_a_server_that_lacks_a_field_is_told_in_one_line(told: dict[str, int]) -> None:
+    """It was a TypeError."""
+    answer = httpx.Response(200, json={"items": [told], "next": None})
+    with RemoteMeter(Connection("http://127.0.0.1:9"), "0" * 32) as meter:
+        meter._connection._client = httpx.Client(
+            base_url="http://127.0.0.1:9", transport=httpx.MockTransport(lambda _: answer)
+        )
+        with pytest.raises(MeterError, match=r"its answer lacks '(number|rows)': is it a meter's"):
+            meter.batches()

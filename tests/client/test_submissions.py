@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from tests.client.people import People, people_at
@@ -147,3 +148,28 @@ def test_a_server_that_stays_away_leaves_a_word_on_the_submission(
                     developer.submit_any(
                         sent_in(tmp_path), model="net", conditions=Conditions(progress=begin)
                     )
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_proxy_before_a_server_that_is_away_is_waited_for(
+    status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nginx answers in its place; that was "not by a meter's server" after five seconds."""
+    monkeypatch.setattr(submissions, "_LOOK", 0.0)
+    monkeypatch.setattr(connection, "_pause", lambda _: 0.0)
+    told: list[str] = []
+    answers = [httpx.Response(status, html="<h1>Bad Gateway</h1>")] * (connection.RETRIES + 2)
+    answers.append(httpx.Response(200, json={"state": "answered"}))
+    opened = connection.Connection("http://127.0.0.1:9")
+    monkeypatch.setattr(opened._client, "request", lambda *_, **__: answers.pop(0))
+    found = submissions._settled(
+        opened,
+        "/meters/x/submissions/y",
+        {"state": "queued"},
+        {},
+        lambda what, done, total: told.append(what),
+        stop=False,
+    )
+    assert (found["state"], answers) == ("answered", [])
+    assert "waiting until the server is back" in told
+    opened.close()

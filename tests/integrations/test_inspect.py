@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -165,10 +166,15 @@ def test_a_scorer_is_a_loss_in_a_notebook_too(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setitem(sys.modules, part.__name__, part)
     monkeypatch.setitem(sys.modules, "inspect_ai", package)
 
+    # As Inspect keeps the model that grades, unless a scorer names one.
+    active = ContextVar("active_model", default="none")
+
     async def same(state: Any, target: str) -> Any:
+        assert active.get() == "grader"
         return SimpleNamespace(value=state.output == target)
 
     async def notebook() -> list[float]:
+        active.set("grader")
         losses = as_loss(same)(np.array(["a", "b"]), np.array(["a", "c"]))
         return [float(each) for each in losses]
 

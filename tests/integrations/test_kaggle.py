@@ -81,6 +81,23 @@ def test_columns_that_are_no_inputs_may_be_dropped(
     assert unnamed.startswith("meter: --label: nothing given")
 
 
+@pytest.mark.parametrize("head", ["id,kind,site,Usage", "id,cat,dog,site,Usage"])
+@pytest.mark.parametrize("inputs", [(), ("--columns", "site")])
+def test_clusters_are_a_column_of_the_solution(
+    tmp_path: Path, head: str, inputs: tuple[str, ...]
+) -> None:
+    """It was "no column", and beside a column for each class it was one of these."""
+    bench = Workbench(tmp_path)
+    count = bench.init(clusters=True, inputs="public")
+    lines = [f"{at},cat,0{at},Private" for at in range(count)]
+    if "dog" in head:
+        lines = [f"{at},1,0,0{at},Private" for at in range(count)]
+    (tmp_path / "s.csv").write_text("\n".join([head, *lines]))
+    solution = ("s.csv", "--from", "kaggle", "--usage", "Private", "--label", "kind", "--id", "id")
+    sealed = ("seal", *solution, "--cluster", "site", *inputs, "--out", "s.sealed")
+    assert bench.json(*sealed)["clusters"] == count
+
+
 def test_one_target_is_no_class_of_its_own(tmp_path: Path) -> None:
     """With a label that was mistyped, all rows of target 1 were of a class "target"."""
     (tmp_path / "s.csv").write_text("id,target\n1,1\n2,0\n")

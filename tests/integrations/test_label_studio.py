@@ -95,3 +95,10 @@ def test_labels_and_ids_of_csv_are_what_is_written(tmp_path: Path) -> None:
     table, _ = rows(tmp_path / "x.csv", INPUTS)
     assert table["kind"].to_pylist() == [*kinds[:-1], 'a, "b"']
     assert table["mail_id"].to_pylist() == [f"0{at}" for at in range(len(kinds))]
+
+
+@pytest.mark.parametrize("path", [MIN, CSV], ids=["json-min", "csv"])
+def test_clusters_need_not_be_inputs(path: Path) -> None:
+    """A column that --cluster named was left out, and then missing."""
+    wanted = replace(INPUTS, columns=["text"], id_column=None, others=["annotator"])
+    assert {"annotator", "text"} <= set(rows(path, wanted)[0].column_names)

@@ -253,17 +253,19 @@ def echo_either(as_json: bool, data: object, *lines: str) -> None:
 def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
     """Say what to type now, with the options that lead to the same meter again."""
     where = ""
+    folder, server = map(os.environ.get, ("METER_FOLDER", "METER_SERVER"))
     if place.server is None:
-        # The folder where one stands has to be named, too, where the environment names a server.
-        if place.folder != Path() or os.environ.get("METER_SERVER"):
+        # The folder where one stands has to be named, too, where the environment names a place.
+        if place.folder != Path() or folder or server:
             where = f" -C {shlex.quote(str(place.folder))}"
     else:
-        for option, variable, value in (
-            ("--server", "METER_SERVER", place.server),
-            ("--meter", "METER_NAME", place.meter),
-            ("--ca", "METER_CA", place.ca),
+        # Beside a folder of the environment, a server has to be typed, whichever it is.
+        for option, value, known in (
+            ("--server", place.server, None if folder else server),
+            ("--meter", place.meter, os.environ.get("METER_NAME")),
+            ("--ca", place.ca, os.environ.get("METER_CA")),
         ):
-            if value and str(value) != os.environ.get(variable):
+            if value and str(value) != known:
                 where += f" {option} {shlex.quote(str(value))}"
     click.echo(f"Next{reader and f', for {reader}'}: meter {step}{where}")
 

@@ -118,7 +118,8 @@ def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
     if options["label"] is None:
         raise invalid("--label", None, "the name of the label in the export needed with --from")
     label, id_column, columns = (options[each] for each in ("label", "id_column", "columns"))
-    wanted = WantedColumns(label, id_column, columns, usage, options["drop"])
+    named = [options[each] for each in ("cluster", "judge") if options[each] is not None]
+    wanted = WantedColumns(label, id_column, columns, usage, (*options["drop"], *named))
     return rows_from(tool, data, wanted, allow_left_out=allowed)
 
 

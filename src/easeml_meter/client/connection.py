@@ -48,6 +48,8 @@ _UNDER_WAY_SECONDS = 3600.0
 """How long a call that the server is at work on is waited for; it forgets keys after a day."""
 _PIECE = 1 << 18
 _PAGE = 200
+_GATEWAY = (502, 503, 504)
+"""What a proxy answers in the place of a server that it cannot reach."""
 
 Tell = Callable[[float, float], None]
 """Called with the number of bytes that are done, and of all."""
@@ -97,7 +99,7 @@ class Connection:
             raise Unreachable(
                 f"{self.server}: the proxy that the environment names (HTTPS_PROXY, ALL_PROXY) "
                 "cannot be used: give http://HOST:PORT, for SOCKS run pip install 'httpx[socks]', "
-                "or put the server into NO_PROXY"
+                "or go without any: NO_PROXY='*'"
             ) from None
 
     @classmethod
@@ -338,6 +340,9 @@ def _pause(answer: httpx.Response) -> float | None:
 def _problem(server: str, answer: httpx.Response) -> MeterError:
     body = _body(answer)
     if not isinstance(body.get("error"), str) or not isinstance(body.get("message"), str):
+        if answer.status_code in _GATEWAY:
+            away = f"a proxy answered {answer.status_code} in its place, it is away"
+            return Unreachable(f"{server}: {away}: try again, or tell its admin")
         return MeterError(
             f"{server}: {answer.status_code} answered, and not by a meter's server: is this its "
             "address"

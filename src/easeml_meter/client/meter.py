@@ -419,7 +419,7 @@ class RemoteMeter(MeterVerbs):
             for each in page["items"]:
                 previous = links[-1].digest if links else ""
                 own = {"meter": self._id, "previous": previous, "digest": each["digest"] or ""}
-                links.append(AuditLink(**{**known(AuditLink, each), **own}))
+                links.append(AuditLink(**known(AuditLink, each, **own)))
             after = page["next"]
         return Audit(tuple(links), tuple(page["problems"]))
 

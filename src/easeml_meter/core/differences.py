@@ -45,7 +45,7 @@ class DifferingExample:
     def from_json(cls, data: Mapping[str, Any]) -> DifferingExample:
         """Read what `to_json` gave."""
         pairs = {name: tuple(data[name]) for name in ("predictions", "losses")}
-        return cls(**{**known(cls, data), **pairs})
+        return cls(**known(cls, data, **pairs))
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,8 @@ class Differences:
     def from_json(cls, data: Mapping[str, Any]) -> Differences:
         """Read what `to_json` gave."""
         sides = {name: Compared(**known(Compared, data[name])) for name in ("first", "second")}
-        return cls(
-            **{
-                **known(cls, data),
-                **sides,
-                "examples": tuple(map(DifferingExample.from_json, data["examples"])),
-            }
-        )
+        examples = tuple(map(DifferingExample.from_json, data["examples"]))
+        return cls(**known(cls, data, **sides, examples=examples))
 
 
 def plain(value: Any) -> Any:

@@ -286,7 +286,7 @@ class LabelRequest:
             count=data.get("count", Count.ALL),  # version 0.1.0 knew no other
         )
         own = {"meter": meter, "generation": number, "digest": "", "blob": ""}
-        parts = (Part(**{**known(Part, each), **own}) for each in data["parts"])
+        parts = (Part(**known(Part, each, **own)) for each in data["parts"])
         strata = tuple((data.get("strata") or {}).items())
         return cls(asked, tuple(data["recipients"]), tuple(parts), strata)
 

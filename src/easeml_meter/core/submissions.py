@@ -180,11 +180,11 @@ class CheckedSubmission:
             "classes": tuple(data["classes"]),
             "prices": tuple(Price(**known(Price, each)) for each in data.get("prices", ())),
         }
-        return cls(**{**known(cls, data), **files, **lists})
+        return cls(**known(cls, data, **files, **lists))
 
 
 def _checked_file(data: Mapping[str, Any]) -> CheckedFile:
-    return CheckedFile(**{**known(CheckedFile, data), "first": tuple(data["first"])})
+    return CheckedFile(**known(CheckedFile, data, first=tuple(data["first"])))
 
 
 LONGEST_NOTE = 200

@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
@@ -190,8 +191,9 @@ def as_loss(score: Callable[..., Any]) -> Callable[[Any, Any], Losses]:
                 found.append(1.0 - number(judgement.value))
             return found
 
-        # In a thread of its own: in that of a notebook, a loop is running already.
+        # In a thread of its own: in that of a notebook, a loop is running already. Inspect's active
+        # model is a variable of the context, which threads do not inherit.
         with ThreadPoolExecutor(1) as alone:
-            return np.array(alone.submit(asyncio.run, judged()).result())
+            return np.array(alone.submit(copy_context().run, asyncio.run, judged()).result())
 
     return loss

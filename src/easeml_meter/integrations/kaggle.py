@@ -26,15 +26,16 @@ def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return the rows of one usage; a target of one column for each class becomes one label."""
     if wanted.id_column is None:
         raise InvalidInput("the column of ids is not given: --id NAME")
-    opened = open_table(path, texts=[wanted.label, wanted.id_column])
+    opened = open_table(path, texts=[wanted.label, wanted.id_column, *wanted.others])
     opened.require(wanted.id_column)
     table = _used(opened.in_memory(), wanted)
+    # The other columns are targets, too, or say how a row is scored: no inputs. What is dropped is
+    # handed on as well: sealing refuses a name that it does not find.
+    named = {wanted.id_column, *(wanted.columns or ()), *wanted.others}
     if wanted.label in table.column_names:
-        # The other columns are targets, too, or say how a row is scored: no inputs.
-        named = {wanted.id_column, wanted.label, *(wanted.columns or ()), *wanted.drop}
-        return table.select([name for name in table.column_names if name in named]), {}
-    # What is dropped is handed on as well: sealing refuses a name that it does not find.
-    apart = [name for name in table.column_names if name in (wanted.id_column, *wanted.drop)]
+        kept = named | {wanted.label}
+        return table.select([name for name in table.column_names if name in kept]), {}
+    apart = [name for name in table.column_names if name in named]
     classes = [name for name in table.column_names if name not in apart]
     found = table.to_pylist()
     one_hot = all(each[name] in (0, 1) for each in found for name in classes)
@@ -57,7 +58,7 @@ def _used(table: pa.Table, wanted: WantedColumns) -> pa.Table:
         why = "the public rows have told something to whoever saw the leaderboard"
         raise InvalidInput(f"rows of several uses ({counted}): choose --usage, e.g. Private: {why}")
     chosen = pa.array([usage == wanted.usage for usage in usages])
-    return table.filter(chosen).drop_columns([_USAGE] if _USAGE not in wanted.drop else [])
+    return table.filter(chosen).drop_columns([_USAGE] if _USAGE not in wanted.others else [])
 
 
 def _class(row: dict[str, Any], classes: list[str]) -> Any:

@@ -31,7 +31,7 @@ _UNCOUNTED = "skipped tasks, which only an export as JSON has"
 def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return one row for each task."""
     # As written: 007 is no number, and NA may be a label.
-    found = records(path, texts=(wanted.label, wanted.id_column, OWN_ID))
+    found = records(path, texts=(wanted.label, wanted.id_column, OWN_ID, *wanted.others))
     if all("data" in each and "annotations" in each for each in found):
         return _from_tasks(found, wanted)
     return _from_annotations(found, wanted)
@@ -92,7 +92,7 @@ def _from_annotations(found: list[dict[str, Any]], wanted: WantedColumns) -> Row
     tasks: dict[Any, list[dict[str, Any]]] = {}
     for each in found:
         tasks.setdefault(each[OWN_ID], []).append(each)
-    kept = {*wanted.columns, wanted.id_column} - {None}
+    kept = {*wanted.columns, *wanted.others, wanted.id_column} - {None}
     examples = [
         Example(
             {name: value for name, value in each[0].items() if name in kept and name != OWN_ID},

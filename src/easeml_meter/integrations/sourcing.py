@@ -48,8 +48,8 @@ class WantedColumns:
     """The inputs; None: all that the export has."""
     usage: str | None = None
     """Which rows of a Kaggle solution."""
-    drop: Sequence[str] = ()
-    """What the export has and sealing leaves out."""
+    others: Sequence[str] = ()
+    """What else sealing asks for by name: clusters, a judge's words, what it leaves out."""
 
 
 @dataclass(frozen=True)
