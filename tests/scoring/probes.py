@@ -18,7 +18,7 @@ from easeml_meter.scoring.command import CommandModel
 from easeml_meter.scoring.predictor import Limits
 
 ROWS = pa.record_batch({"x": [0.5]})
-QUICK = Limits(seconds=20, memory=2 << 30)
+QUICK = Limits(seconds=60, memory=2 << 30)
 
 # Nothing is imported that the attempt does not need: there are many of them.
 PROGRAM = """
