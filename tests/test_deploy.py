@@ -374,6 +374,14 @@ def test_the_proxy_finds_a_container_that_was_made_anew_at_another_address(
         assert {answer() for _ in range(20)} == {"127.0.0.4 /a%20b?c=d"}
 
 
+@pytest.mark.parametrize("place", ["deploy/nginx.conf", "docs/server.md"])
+def test_the_proxy_passes_on_no_id_of_a_request_that_its_sender_made_up(place: str) -> None:
+    """The server believes a trusted proxy, and nginx passes on what it is not told to set."""
+    text = (ROOT / place).read_text(encoding="utf-8")
+    assert "proxy_set_header X-Request-Id $request_id;" in text
+    assert 'proxy_set_header traceparent "";' in text
+
+
 def settings_in(environment: dict[str, str], tmp_path: Path) -> Any:
     """Read the settings as the server would; values that are filled in later get a stand-in."""
     filled = {name: re.sub(r"\$\{\w+:\?\}", "x", text) for name, text in environment.items()}
