@@ -27,7 +27,7 @@ import yaml
 from tests.nodes import ROOT
 
 from easeml_meter.cli import meter
-from easeml_meter.server.settings import ENVIRONMENT, read_settings
+from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
 from easeml_meter.version import __version__
 
 DEPLOY = ROOT / "deploy"
@@ -197,7 +197,7 @@ class Strict(yaml.SafeLoader):  # type: ignore[misc]
 SERVICE = {
     *("image", "build", "command", "entrypoint", "environment", "user", "init", "read_only"),
     *("tmpfs", "volumes", "ports", "networks", "depends_on", "healthcheck", "restart"),
-    *("cap_add", "cap_drop", "security_opt", "profiles"),
+    *("cap_add", "cap_drop", "security_opt", "profiles", "stop_grace_period"),
 }
 """What compose knows of a service, as far as it is used here."""
 
@@ -380,6 +380,14 @@ def test_the_proxy_passes_on_no_id_of_a_request_that_its_sender_made_up(place: s
     text = (ROOT / place).read_text(encoding="utf-8")
     assert "proxy_set_header X-Request-Id $request_id;" in text
     assert 'proxy_set_header traceparent "";' in text
+
+
+def test_compose_waits_as_long_as_programs_may_take_to_stop() -> None:
+    """Otherwise it kills them after 10 seconds, with the requests and submissions under way."""
+    for name in ("api1", "api2", "worker1", "worker2"):
+        seconds = re.fullmatch(r"(\d+)s", compose()["services"][name].get("stop_grace_period", ""))
+        assert seconds is not None
+        assert int(seconds[1]) > Settings().shutdown_seconds
 
 
 def settings_in(environment: dict[str, str], tmp_path: Path) -> Any:
