@@ -102,6 +102,8 @@ class Cluster:
             [
                 *(*_as_account(), _program("initdb"), "-D", f"{folder}/data", "-U", "postgres"),
                 *("-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8"),
+                # It sorts a before B before c, as most servers do and Python does not.
+                *("--locale-provider", "icu", "--icu-locale", "en-US"),
             ],
             capture_output=True,
             text=True,

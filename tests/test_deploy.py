@@ -27,7 +27,7 @@ import yaml
 from tests.nodes import ROOT
 
 from easeml_meter.cli import meter
-from easeml_meter.server.settings import ENVIRONMENT, read_settings
+from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
 from easeml_meter.version import __version__
 
 DEPLOY = ROOT / "deploy"
@@ -197,7 +197,7 @@ class Strict(yaml.SafeLoader):  # type: ignore[misc]
 SERVICE = {
     *("image", "build", "command", "entrypoint", "environment", "user", "init", "read_only"),
     *("tmpfs", "volumes", "ports", "networks", "depends_on", "healthcheck", "restart"),
-    *("cap_add", "cap_drop", "security_opt", "profiles"),
+    *("cap_add", "cap_drop", "security_opt", "profiles", "stop_grace_period"),
 }
 """What compose knows of a service, as far as it is used here."""
 
@@ -372,6 +372,22 @@ def test_the_proxy_finds_a_container_that_was_made_anew_at_another_address(
         assert soon("127.0.0.4")
         first.close()
         assert {answer() for _ in range(20)} == {"127.0.0.4 /a%20b?c=d"}
+
+
+@pytest.mark.parametrize("place", ["deploy/nginx.conf", "docs/server.md"])
+def test_the_proxy_passes_on_no_id_of_a_request_that_its_sender_made_up(place: str) -> None:
+    """The server believes a trusted proxy, and nginx passes on what it is not told to set."""
+    text = (ROOT / place).read_text(encoding="utf-8")
+    assert "proxy_set_header X-Request-Id $request_id;" in text
+    assert 'proxy_set_header traceparent "";' in text
+
+
+def test_compose_waits_as_long_as_programs_may_take_to_stop() -> None:
+    """Otherwise it kills them after 10 seconds, with the requests and submissions under way."""
+    for name in ("api1", "api2", "worker1", "worker2"):
+        seconds = re.fullmatch(r"(\d+)s", compose()["services"][name].get("stop_grace_period", ""))
+        assert seconds is not None
+        assert int(seconds[1]) > Settings().shutdown_seconds
 
 
 def settings_in(environment: dict[str, str], tmp_path: Path) -> Any:

@@ -16,6 +16,7 @@ from tests.server.helpers import own_lines
 from tests.server.provider import CLIENT, KEY, OTHER, SECRET, OwnProvider, own_provider, signed
 
 from easeml_meter.errors import MeterError, Unauthenticated
+from easeml_meter.server import oidc
 from easeml_meter.server.oidc import Begun, Provider, provider_of
 from easeml_meter.server.settings import Settings
 
@@ -193,6 +194,29 @@ def test_new_keys_are_fetched_and_not_for_every_wrong_token(there: OwnProvider) 
     assert there.asked.count("/keys") == before
     provider._keys = (time.monotonic() - 61, provider._keys[1])  # type: ignore[index]
     assert tried()
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"kty": "EC", "crv": "BP-256", "x": "AA", "y": "AA", "kid": "two"},
+        {"kty": "OKP", "crv": "Ed449", "x": "AA", "kid": "two"},
+        {"kty": "RSA", "kid": "two"},
+    ],
+)
+def test_a_key_that_is_not_understood_does_not_take_away_the_others(
+    there: OwnProvider, monkeypatch: pytest.MonkeyPatch, odd: dict[str, str]
+) -> None:
+    """RFC 7517, section 5: such keys are ignored. Nobody could sign in any more."""
+    listed = oidc._fetched
+
+    def with_odd(*given: Any) -> dict[str, Any]:
+        found = listed(*given)
+        return {"keys": [odd, *found["keys"]]} if "keys" in found else found
+
+    monkeypatch.setattr(oidc, "_fetched", with_odd)
+    provider, begun = ours(there), Begun.new()
+    assert provider.person(begun, there.authorize(provider.address(begun))).subject == "1"
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,25 @@ def test_no_secret_is_in_the_unit_and_all_that_is_written_may_be() -> None:
     assert said(text, "ReadWritePaths") == ["/srv/meter /etc/m /mnt/files"]
 
 
+@pytest.mark.parametrize("kind", [Kind.SERVER, Kind.BACKUP])
+def test_a_unit_may_write_to_the_books_wherever_they_are(kind: Kind) -> None:
+    """Beside the books, SQLite keeps its journal, and the server its lock."""
+    books = SQLITE.model_copy(update={"database": "sqlite:////srv/books/meter.db"})
+    assert said(unit(kind, books, FILE), "ReadWritePaths") == ["/srv/meter /srv/books"]
+    relative = SQLITE.model_copy(update={"database": "sqlite:///books/meter.db"})
+    with pytest.raises(InvalidInput, match="absolute"):
+        unit(kind, relative, FILE)
+
+
+def test_a_unit_reaches_what_lies_in_a_home() -> None:
+    """ProtectHome=yes hides a folder there, whatever ReadWritePaths says."""
+    assert said(unit(Kind.SERVER, SQLITE, FILE), "ProtectHome") == ["yes"]
+    there = SQLITE.model_copy(update={"folder": Path("/home/meter/site")})
+    assert said(unit(Kind.SERVER, there, FILE), "ProtectHome") == ["read-only"]
+    written = Path("/root/meter.toml")
+    assert said(unit(Kind.SERVER, SQLITE, written), "ProtectHome") == ["read-only"]
+
+
 @pytest.mark.parametrize("kind", Kind)
 def test_every_unit_takes_variables_from_a_file_that_need_not_exist(kind: Kind) -> None:
     """Those of S3 (AWS_...) and of traces (OTEL_...) are no settings of the program."""

@@ -119,6 +119,25 @@ def test_an_account_disabled_during_a_sign_in_gets_no_session(
         assert all(token.revoked_at is not None for token in books.tokens.of(ann.id))
 
 
+def test_an_account_disconnected_during_a_sign_in_gets_no_session(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It got one after disconnecting had revoked those that there were."""
+    user = served.users["stranger"]
+    identities.connect(signed_in(served, user), served.site, ANN)
+    follow = identities._follow
+
+    def disconnected_meanwhile(*given: Any) -> None:
+        follow(*given)
+        identities.disconnect(SYSTEM, served.site, user.id)
+
+    monkeypatch.setattr(identities, "_follow", disconnected_meanwhile)
+    with pytest.raises(Unauthenticated, match="disconnected"):
+        roles(served, ANN)
+    with served.site.reading() as books:
+        assert all(token.revoked_at is not None for token in books.tokens.of(user.id))
+
+
 def test_the_last_admin_stays_one(served: Served) -> None:
     """A rule about admins must not lock everybody out."""
     roles(served, ANN, "boss")

@@ -75,6 +75,21 @@ def test_two_that_send_the_same_bytes_do_no_harm(inbox: Inbox, labeler: Actor) -
         assert path.read_bytes() == b"1234567890"
 
 
+def test_half_a_piece_does_not_take_the_place_of_the_whole_one(
+    inbox: Inbox, labeler: Actor
+) -> None:
+    """A connection that hangs ends after its client has sent the same bytes again."""
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as hanging:
+        hanging.write(b"123")
+        with uploads.receive_piece(labeler, inbox, found.id, 0) as again:
+            again.write(b"1234567890")
+        assert inbox.arrived(found) == 10
+    assert inbox.arrived(found) == 10
+    with inbox.whole(found) as path:
+        assert path.read_bytes() == b"1234567890"
+
+
 def test_a_long_piece_is_kept_span_by_span(
     inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -267,8 +267,20 @@ class Provider:
                     and each.get("kty") in ("RSA", "EC", "OKP")
                     and each.get("use", "sig") == "sig"
                 ]
-                self._keys = (time.monotonic(), KeySet.import_key_set({"keys": usable}))
+                known = [key for each in usable for key in _understood(each)]
+                self._keys = (time.monotonic(), KeySet(known))
             return self._keys[1]
+
+
+def _understood(listed: dict[str, Any]) -> list[Any]:
+    """Return a key that a provider lists; none if it is of a kind that is not known here."""
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
+    try:
+        return KeySet.import_key_set({"keys": [listed]}).keys
+    except (JoseError, ValueError, KeyError, TypeError):
+        return []  # RFC 7517, section 5: the others are still good
 
 
 def _number(value: object) -> bool:

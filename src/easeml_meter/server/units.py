@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from easeml_meter.errors import invalid
-from easeml_meter.server.settings import Settings
+from easeml_meter.server.settings import Settings, on_disk
 
 ACCOUNT = "meter"
 """The account that the units run as."""
@@ -142,6 +142,8 @@ def unit(
         raise invalid("settings", None, "--print-systemd needs --settings FILE with all settings")
     places = [settings.folder, settings.key_file.parent]
     places += [Path(each) for each in (settings.files_place, to) if each and "://" not in each]
+    if settings.database.startswith("sqlite"):  # its journal and the server's lock lie beside it
+        places.append(Path(on_disk(settings.database) or "").parent)
     for place in places:
         if not place.is_absolute():
             raise invalid("folder", str(place), "a service needs absolute paths in its settings")
@@ -169,9 +171,13 @@ def unit(
         words=" ".join(map(_quoted, words)).replace("$", "$$"),
         seconds=settings.shutdown_seconds + _PATIENCE,
         writable=" ".join(_quoted(str(each)) for each in (settings.folder, *outside)),
-        # A program that was installed in a home must stay readable.
-        home="read-only" if program.parts[1] in ("home", "root") else "yes",
+        # What lies in a home is out of reach with "yes", also what may be written.
+        home="read-only" if any(map(_in_home, (program, file.absolute(), *places))) else "yes",
     )
+
+
+def _in_home(path: Path) -> bool:
+    return path.parts[1:2] in (("home",), ("root",))
 
 
 def _quoted(word: str) -> str:

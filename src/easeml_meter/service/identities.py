@@ -39,7 +39,8 @@ def sign_in(
     afterwards those of their groups; other seats stay as an admin gave them.
 
     Raises:
-        Unauthenticated: the account is disabled, or another account has the name.
+        Unauthenticated: the account is disabled or no longer the person's, or another account has
+            the name.
     """
     with site.reading() as books:
         user = books.users.known_as(person.issuer, person.subject)
@@ -48,8 +49,12 @@ def sign_in(
     _check_enabled(user)
     _follow(site, user, person.groups, rules)
     with site.writing() as books:
-        # Once more under the lock: disabling an account ends the sessions that there are then.
+        # Once more under the lock: disabling or disconnecting an account ends the sessions that
+        # there are then.
         _check_enabled(books.users.get(user.id))
+        known = books.users.known_as(person.issuer, person.subject)
+        if known is None or known.id != user.id:
+            raise Unauthenticated("the account was disconnected meanwhile: ask an admin")
         return tokens.issue(site, user.id, purpose, days=days, kind="session", books=books)
 
 

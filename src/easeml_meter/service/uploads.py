@@ -317,6 +317,10 @@ def _remove(inbox: Inbox, upload: Upload) -> None:
         inbox.space.files.remove(_name(upload, start))
 
 
+class _Dropped(Exception):
+    """Keeps a span from taking the place of a longer one."""
+
+
 class Piece:
     """What is being received; never more than is missing there.
 
@@ -370,11 +374,18 @@ class Piece:
     def close(self) -> None:
         """Keep the open span, whole or not; after it returns, it is on disk.
 
-        Of an upload that was cancelled or finished meanwhile, nothing is kept.
+        Of an upload that was cancelled or finished meanwhile, nothing is kept, and nothing that
+        would take away what is here.
         """
         self._file = None
-        self._open.close()
         if not self._name:
+            return
+        try:
+            with self._open:
+                if self._is_shorter():
+                    raise _Dropped
+        except _Dropped:
+            self._name = ""
             return
         # Whoever removes an upload takes its row first and then lists its pieces. This one was
         # there in time to be listed, or else the row is gone now.
@@ -383,3 +394,14 @@ class Piece:
         if gone:
             self._space.files.remove(self._name)
         self._name = ""
+
+    def _is_shorter(self) -> bool:
+        """Whether more is here already of the bytes from where the open span began.
+
+        A connection that hangs is ended long after its client has sent them again.
+        """
+        if not self._room:
+            return False  # a whole span: no other one is longer
+        name = self._name.rpartition("/")[2]
+        here = self._space.files.sizes(_folder(self.upload)).get(name, 0)
+        return here > self._next - int(name)

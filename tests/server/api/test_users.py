@@ -247,3 +247,15 @@ def test_an_admin_disconnects_an_account_from_the_provider(served: Served) -> No
     assert admin.delete(f"/users/{NO_ID}/identity").status_code == 404
     with served.site.reading() as books:
         assert books.users.identity(anna).subject is None
+
+
+def test_pages_of_users_leave_nobody_out(served: Served) -> None:
+    """PostgreSQL sorts names by its own alphabet, and pages went on by another one."""
+    for name in ("Zoe", "bob", "Carl", "dora", "Eva"):
+        served.add_user(name)
+    client, found, after = served.client("admin"), list[str](), ""
+    while after is not None:
+        page = client.get("/users", params={"limit": 2, "after": after}).json()
+        found += [each["name"] for each in page["items"]]
+        after = page["next"]
+    assert found == sorted(["admin", "stranger", "Zoe", "bob", "Carl", "dora", "Eva"])

@@ -60,6 +60,16 @@ def gone(visitor: Visitor, there: OwnProvider, path: str = PROVIDER) -> dict[str
     return there.authorize(sent.headers["location"])
 
 
+def gone_to_connect(owner: Visitor, there: OwnProvider) -> dict[str, str]:
+    """The same from "Your account", to connect it; the page goes on by itself."""
+    owner.get("/account")
+    page = owner.send("/account/connect")
+    assert page.status_code == 200, page.text
+    address = unescape(re.findall(r'content="0; url=([^"]*)"', page.text)[0])
+    assert address.startswith(f"{there.issuer}/authorize?")
+    return there.authorize(address)
+
+
 def test_somebody_signs_in_and_has_the_seats_of_their_groups(
     served: Served, there: OwnProvider
 ) -> None:
@@ -158,7 +168,7 @@ def test_an_account_of_this_server_is_connected(served: Served, there: OwnProvid
     assert "is here already: sign in to it with its password" in words(taken)
     owner = Visitor(served, "developer")
     assert "Connect with Example Login" in words(owner.get("/account"))
-    page = owner.client.get(CALLBACK, params=gone(owner, there, "/account/connect"))
+    page = owner.client.get(CALLBACK, params=gone_to_connect(owner, there))
     assert 'url=/account"' in page.text
     assert "connected" in words(owner.get("/account"))
     fresh = Visitor(served)
@@ -171,7 +181,7 @@ def test_a_session_that_was_revoked_meanwhile_connects_nothing(
 ) -> None:
     there.person = {"sub": "9", "preferred_username": "thief"}
     thief = Visitor(served, "developer")
-    back = gone(thief, there, "/account/connect")
+    back = gone_to_connect(thief, there)
     reset_password(SYSTEM, served.site, served.users["developer"].id)
     refused = thief.client.get(CALLBACK, params=back)
     assert refused.status_code == 401
@@ -182,7 +192,18 @@ def test_a_session_that_was_revoked_meanwhile_connects_nothing(
 
 
 def test_only_who_is_signed_in_connects(served: Served) -> None:
-    assert Visitor(served).client.get("/account/connect").headers["location"].startswith("/sign-in")
+    sent = Visitor(served).client.post("/account/connect")
+    assert sent.headers["location"].startswith("/sign-in")
+
+
+def test_no_link_or_form_of_another_site_begins_to_connect(served: Served) -> None:
+    """Whoever had signed a victim's browser in to the provider as themselves got their account."""
+    owner = Visitor(served, "developer")
+    answer = owner.client.get("/account/connect")
+    assert (answer.status_code, owner.client.cookies.get(COOKIE)) == (405, None)
+    owner.csrf = "0" * 64
+    answer = owner.send("/account/connect")
+    assert (answer.status_code, owner.client.cookies.get(COOKIE)) == (403, None)
 
 
 def test_without_a_provider_there_is_no_such_page(tmp_path: Path) -> None:

@@ -91,7 +91,9 @@ async def begin(
     return await _sent(request, site, back=own_address(back), account="")
 
 
-@router.get("/account/connect")
+# A form with its token, and no link: another site could have signed this browser in to the provider
+# as somebody else, who would get the account.
+@router.post("/account/connect")
 async def begin_connecting(request: Request, visit: VisitHere, _: LoginCounted) -> Response:
     """Send somebody with a session to the provider, to connect their account."""
     # Connected, the account has one more way in, without the limits of this token.
@@ -111,7 +113,9 @@ async def _sent(
     except MeterError:
         problem = "The provider cannot be reached now. Try again, or sign in with a password."
         return sign_in_form(request, back=back, problem=problem, status=503)
-    answer = RedirectResponse(address, 303)
+    answer: Response = RedirectResponse(address, 303)
+    if account:  # browsers follow no redirect of a form to another site (form-action)
+        answer = render(request, "again.html", address=address)
     way = Way(begun, back, account, until, token)
     # In the browser and not here: whoever began the sign-in, and nobody else, can end it.
     set_cookie(request, answer, COOKIE, way.packed(site), comes_back=True)

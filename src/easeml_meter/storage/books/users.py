@@ -24,7 +24,9 @@ class Users(Repository):
 
     def all(self) -> list[User]:
         """Return all accounts, by name."""
-        return self._values(schema.users, User, "name")
+        # Not sorted by the database: PostgreSQL may have an alphabet of its own, and whoever reads
+        # page after page goes on from a name.
+        return sorted(self._values(schema.users, User), key=lambda user: user.name)
 
     def get(self, identifier: str) -> User:
         """Return an account by its id.
