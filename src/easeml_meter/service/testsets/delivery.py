@@ -318,10 +318,10 @@ def _begin(
             raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
         if parts is not None:
             refuse_other_parts(books, wanted, parts)
-        # Under the lock of all deliveries: of two meters that are given the same rows at once, the
-        # note names the one that gets them.
-        claim(space, books, wanted.meter, fingerprint)
         tried = this_try(space, books, state.spec, wanted)
+        # Under the lock of all deliveries: of two meters that are given the same rows at once, the
+        # note names the one that gets them. After all that may refuse them: the note stays.
+        claim(space, books, wanted.meter, fingerprint)
         now = space.now()
         added = replace(
             wanted,
