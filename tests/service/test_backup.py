@@ -266,6 +266,31 @@ def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_pa
     assert check_backup(SYSTEM, site.identity, tmp_path / "busy.tar")  # and what was kept of it
 
 
+def test_a_test_set_that_is_retired_meanwhile_stays_retired(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path
+) -> None:
+    """Only its journal said so, and a restore brought no more than the answers of a journal.
+
+    The test set answered again, though its labels may have been released since.
+    """
+    room.submit(0, model="before")
+    place = Place.of_site(site)
+
+    def space(meter: str) -> Any:
+        if room.meter.generations[0].phase is Phase.ACTIVE:
+            room.meter.retire()
+        return site.space(meter)
+
+    back_up(SYSTEM, replace(place, space=space), tmp_path / "busy.tar")
+    there = fresh("there")
+    brought(there, tmp_path / "busy.tar")
+    copy = as_there(room, there)
+    with pytest.raises(Spent):
+        copy.submit(1, model="later")
+    assert [row.phase for row in copy.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+    assert copy.submit(0, model="before").repeated
+
+
 class TestNoAnswerIsForgotten:
     def test_over_newer_books(self, site: Site, room: Room, tmp_path: Path) -> None:
         room.submit(0, model="a")
