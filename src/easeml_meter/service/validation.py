@@ -58,6 +58,7 @@ def give_validation(
     Raises:
         InvalidInput: the table cannot be read, its labels do not fit the loss, ids are missing or
             repeated, or a reset is asked for that was not planned or is used up.
+        MeterError: another one was handed in meanwhile, or a test set was delivered.
         WrongPhase: there is a validation set already, or none yet.
         TooLarge: there is no room for it.
     """
@@ -119,6 +120,9 @@ def give_validation(
         # Its number, which its file is named by, was chosen before the lock.
         if len(books.validation.all(found.meter)) != number - 1:
             raise MeterError("another validation set was handed in meanwhile: try again")
+        # It was checked against the test set that was in use then.
+        if space.state(books).current.fingerprint != state.current.fingerprint:
+            raise MeterError("a test set was delivered meanwhile: try again")
         books.validation.add(found)
         event = Event.VALIDATION_REPLACED if before else Event.VALIDATION_SET
         details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}
