@@ -205,3 +205,23 @@ def test_one_that_was_checked_before_a_test_set_was_delivered_is_refused(
     monkeypatch.setattr(validation, "_notify", notify)
     with pytest.raises(InvalidInput, match="another form"):
         meter.set_validation(tmp_path / "validation.parquet", label="label")
+
+
+def test_a_reset_that_is_used_up_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The set was taken, and every submission on it was refused: no reset was left for it."""
+    session = make_session(tmp_path, small_spec(protocol="incremental", resets=1))
+    for seed in (8, 9):
+        pq.write_table(rows(session.validation_labels, seed=seed), tmp_path / f"{seed}.parquet")
+    session.meter.replace_validation(tmp_path / "8.parquet", reset=True)
+    notify = validation._notify
+
+    def meanwhile(*arguments: Any) -> None:
+        notify(*arguments)
+        session.submit(0, 0, model="a")
+
+    monkeypatch.setattr(validation, "_notify", meanwhile)
+    with pytest.raises(InvalidInput, match=r"all of this test set's resets \(1\) are used"):
+        session.meter.replace_validation(tmp_path / "9.parquet", reset=True)
+    assert session.submit(1, 0, model="b").step == 2
