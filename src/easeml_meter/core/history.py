@@ -290,7 +290,7 @@ def brought_to(
 ) -> tuple[int, ...]:
     """Return, before each step of a tenant, the worst band told to those it shared a history with.
 
-    `entries` are those of all tenants. Moments are texts that sort in time.
+    `entries` are those of all tenants. Moments are texts that sort in time, or in any better order.
     """
     found = []
     for own in entries:
