@@ -265,7 +265,7 @@ def catch_up(space: Workspace, state: MeterState, test_set: TestSet) -> None:
     if behind:
         with space.writing() as books:
             histories, unjournaled = reconcile(space, books, state, test_set)
-        space.journal(test_set).append(unjournaled, histories.answers)
+        space.journal(test_set).append(unjournaled, histories.journaled)
 
 
 def promotions_of(books: Books, test_set: TestSet) -> list[Promotion]:

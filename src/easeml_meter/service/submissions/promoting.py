@@ -76,7 +76,7 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
         enter_promotion(books, test_set, made, Event.PROMOTED, **actor.by_user)
     # After the commit: a line for a promotion that was given up would bring it back.
     journal = space.journal(test_set)
-    journal.append(unjournaled, histories.answers)
+    journal.append(unjournaled, histories.journaled)
     journal.append_promotion(made)
     return entry
 

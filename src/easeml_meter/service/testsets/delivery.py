@@ -354,7 +354,7 @@ def _begin(
         histories, unjournaled = reconcile(space, books, state, added)
         if histories.all_spent:
             retire(space, books, space.state(books), added)
-    space.journal(added).append(unjournaled, histories.answers)
+    space.journal(added).append(unjournaled, histories.journaled)
     return added
 
 
