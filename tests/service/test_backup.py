@@ -291,6 +291,26 @@ def test_a_test_set_that_is_retired_meanwhile_stays_retired(
     assert copy.submit(0, model="before").repeated
 
 
+def test_a_restore_that_is_refused_for_one_meter_leaves_no_note_of_another(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path
+) -> None:
+    """The rows of the first were noted as its own at a server that does not have it."""
+    other = make_room(site, tmp_path / "other", seed=5, name="other")
+    path, there, check = saved(site, tmp_path / "all.tar"), fresh("there"), _Case.check
+
+    def refused(case: _Case) -> None:
+        check(case)
+        if case.meter.id == other.id:
+            raise MeterError("answered differently")
+
+    with mock.patch.object(_Case, "check", refused), pytest.raises(MeterError):
+        restore(SYSTEM, Place.of_site(there), path)
+    assert there.files.names("claims") == []
+    restore(SYSTEM, Place.of_site(there), path)
+    assert len(there.files.names("claims")) == 2
+    assert as_there(room, there).submit(1, model="x").step == 1
+
+
 class TestNoAnswerIsForgotten:
     def test_over_newer_books(self, site: Site, room: Room, tmp_path: Path) -> None:
         room.submit(0, model="a")

@@ -18,7 +18,7 @@ from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.holdings import faults
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Site, Workspace
-from easeml_meter.service.testsets.elsewhere import claim
+from easeml_meter.service.testsets.elsewhere import claim, refuse_claimed
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
@@ -184,11 +184,14 @@ class _Case:
                 )
         with self.space.reading() as books:
             for row in self.generations:
-                claim(self.space, books, row.meter, str(row.fingerprint))
+                refuse_claimed(self.space, books, row.meter, str(row.fingerprint))
 
     def bring_files(self) -> None:
-        """Add the files and the lines of journals that are missing here."""
+        """Add the files, notes of ownership and lines of journals that are missing here."""
         files = self.space.files
+        with self.space.reading() as books:
+            for row in self.generations:
+                claim(self.space, books, row.meter, str(row.fingerprint))
         if not self.witnessed:
             files.put(_RESTORING, b"A restore was begun here and not ended: run it again.\n")
         for name in self.backup.files(self.meter.id):
