@@ -266,6 +266,51 @@ def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_pa
     assert check_backup(SYSTEM, site.identity, tmp_path / "busy.tar")  # and what was kept of it
 
 
+def test_a_test_set_that_is_retired_meanwhile_stays_retired(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path
+) -> None:
+    """Only its journal said so, and a restore brought no more than the answers of a journal.
+
+    The test set answered again, though its labels may have been released since.
+    """
+    room.submit(0, model="before")
+    place = Place.of_site(site)
+
+    def space(meter: str) -> Any:
+        if room.meter.generations[0].phase is Phase.ACTIVE:
+            room.meter.retire()
+        return site.space(meter)
+
+    back_up(SYSTEM, replace(place, space=space), tmp_path / "busy.tar")
+    there = fresh("there")
+    brought(there, tmp_path / "busy.tar")
+    copy = as_there(room, there)
+    with pytest.raises(Spent):
+        copy.submit(1, model="later")
+    assert [row.phase for row in copy.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+    assert copy.submit(0, model="before").repeated
+
+
+def test_a_restore_that_is_refused_for_one_meter_leaves_no_note_of_another(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path
+) -> None:
+    """The rows of the first were noted as its own at a server that does not have it."""
+    other = make_room(site, tmp_path / "other", seed=5, name="other")
+    path, there, check = saved(site, tmp_path / "all.tar"), fresh("there"), _Case.check
+
+    def refused(case: _Case) -> None:
+        check(case)
+        if case.meter.id == other.id:
+            raise MeterError("answered differently")
+
+    with mock.patch.object(_Case, "check", refused), pytest.raises(MeterError):
+        restore(SYSTEM, Place.of_site(there), path)
+    assert there.files.names("claims") == []
+    restore(SYSTEM, Place.of_site(there), path)
+    assert len(there.files.names("claims")) == 2
+    assert as_there(room, there).submit(1, model="x").step == 1
+
+
 class TestNoAnswerIsForgotten:
     def test_over_newer_books(self, site: Site, room: Room, tmp_path: Path) -> None:
         room.submit(0, model="a")

@@ -13,7 +13,7 @@ import pytest
 
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput, NotFound, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service import validation
 from easeml_meter.service.actor import Actor
@@ -21,7 +21,7 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import Identity, unwrap
 
-from .helpers import Clock, make_session, rows, small_spec
+from .helpers import Clock, deliver, make_session, rows, small_spec
 
 DEVELOPER = Actor.embedded(Role.DEVELOPER)
 CSV = Held("validation.csv", b"id,x,y,label\n1,0.5,0.5,1\n2,0.25,0.5,0\n")
@@ -181,3 +181,47 @@ def test_ids_of_a_validation_set_exist_and_are_distinct(tmp_path: Path) -> None:
                 DEVELOPER, space, CSV, label="label", id_column=column, first=True
             )
     assert validation.list_validation_sets(DEVELOPER, space) == []
+
+
+def test_one_that_was_checked_before_a_test_set_was_delivered_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither was compared with the other: with other classes, every submission failed for ever."""
+    meter = Meter.create(tmp_path / "meter", small_spec(classes=()), name="small", clock=Clock())
+    labels = np.random.default_rng(0).integers(0, 2, meter.plan.labels)
+    visible = rows(labels[:20], seed=5)
+    names = pa.array(np.array(["dog", "cat"])[labels[:20]])
+    pq.write_table(visible.set_column(3, "label", names), tmp_path / "validation.parquet")
+    notify = validation._notify
+
+    def meanwhile(*arguments: Any) -> None:
+        notify(*arguments)
+        with Meter.open(tmp_path / "meter") as labeler:
+            deliver(labeler, tmp_path, labels, seed=0)
+
+    monkeypatch.setattr(validation, "_notify", meanwhile)
+    with pytest.raises(MeterError, match="a test set was delivered meanwhile"):
+        meter.set_validation(tmp_path / "validation.parquet", label="label")
+    monkeypatch.setattr(validation, "_notify", notify)
+    with pytest.raises(InvalidInput, match="another form"):
+        meter.set_validation(tmp_path / "validation.parquet", label="label")
+
+
+def test_a_reset_that_is_used_up_meanwhile_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The set was taken, and every submission on it was refused: no reset was left for it."""
+    session = make_session(tmp_path, small_spec(protocol="incremental", resets=1))
+    for seed in (8, 9):
+        pq.write_table(rows(session.validation_labels, seed=seed), tmp_path / f"{seed}.parquet")
+    session.meter.replace_validation(tmp_path / "8.parquet", reset=True)
+    notify = validation._notify
+
+    def meanwhile(*arguments: Any) -> None:
+        notify(*arguments)
+        session.submit(0, 0, model="a")
+
+    monkeypatch.setattr(validation, "_notify", meanwhile)
+    with pytest.raises(InvalidInput, match=r"all of this test set's resets \(1\) are used"):
+        session.meter.replace_validation(tmp_path / "9.parquet", reset=True)
+    assert session.submit(1, 0, model="b").step == 2

@@ -235,6 +235,14 @@ class Histories:
         return sum(each.step for each in self.folded.values())
 
     @property
+    def journaled(self) -> int:
+        """What the journal counts: the answers, and one more if the test set was retired early.
+
+        So books that do not know of that have another number, and read the whole journal.
+        """
+        return self.answers + self.retired
+
+    @property
     def all_spent(self) -> bool:
         """Whether no tenant gets another answer."""
         left = (self.ledger.may_submit(self.account(tenant)) for tenant in self.folded)
@@ -290,7 +298,7 @@ def brought_to(
 ) -> tuple[int, ...]:
     """Return, before each step of a tenant, the worst band told to those it shared a history with.
 
-    `entries` are those of all tenants. Moments are texts that sort in time.
+    `entries` are those of all tenants. Moments are texts that sort in time, or in any better order.
     """
     found = []
     for own in entries:

@@ -10,10 +10,11 @@ from dataclasses import replace
 from easeml_meter.core.history import consequence_of
 from easeml_meter.core.model import Event, HandOver, HandOverRequest, TestSet
 from easeml_meter.core.views import Consequence
-from easeml_meter.errors import Denied, NotFound
+from easeml_meter.errors import Denied, MeterError, NotFound
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import histories_of, requested_handovers
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.deciding import tenants_held
 from easeml_meter.service.testsets.requests import settled
 from easeml_meter.storage.books import Books
 
@@ -31,6 +32,7 @@ def hand_over(
     Raises:
         Denied: the actor is of neither tenant.
         InvalidInput: there is no such tenant, they share a history already, or the meter cannot.
+        MeterError: it would leave no answer for a model that runs on hidden rows.
         WrongPhase: there is no test set yet.
     """
     if not (actor.acts_for(giver) or actor.acts_for(receiver)):
@@ -68,6 +70,7 @@ def answer_handover(
     Raises:
         Denied: none of the tenants that would share the history is the actor's.
         InvalidInput: there is no such tenant.
+        MeterError: it would leave no answer for a model that runs on hidden rows.
         NotFound: this hand-over was not requested, or was answered meanwhile.
     """
     if accept:
@@ -104,6 +107,11 @@ def _agree(
                 event = Event.HAND_OVER_AGREED if waiting else Event.HAND_OVER_REQUESTED
                 _link(actor, space, books, made, event)
             return found
+        held = tenants_held(books, space.state(books), test_set).intersection(found.sharing)
+        if len(held) > found.steps_left_after:
+            # Its run has touched hidden rows, so it is answered, and charged to what they share.
+            line = "a model of one of these teams is running, and would get no answer"
+            raise MeterError(f"{line}: agree when it is answered")
         row = HandOver(*_key(test_set), made.giver, made.receiver, space.now())
         books.handovers.add(row)
         books.handovers.withdraw(made)

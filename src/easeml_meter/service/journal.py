@@ -7,6 +7,7 @@ lies beside its rows: a lost or older database gives no answer back.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -22,7 +23,7 @@ from easeml_meter.core.history import (
 )
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import Entry, Event, Promotion, TestSet, stamp
+from easeml_meter.core.model import Entry, Event, HandOver, Promotion, TestSet, stamp
 from easeml_meter.core.views import Consequence, SessionView, Truth
 from easeml_meter.service.place import Workspace
 from easeml_meter.storage.books import Books
@@ -75,7 +76,9 @@ def session_of(
     waiting = requested_handovers(books, state, test_set, histories)
     every = books.entries.all(test_set.meter, test_set.number) if account.group else []
     handovers = histories.handovers if account.group else ()
-    brought = brought_to(tenant, every, handovers) if truths and account.group else ()
+    brought: tuple[int, ...] = ()
+    if truths and account.group:
+        brought = brought_to(tenant, *_as_entered(books, test_set, every, handovers))
     earlier = _windows_before(books, state, test_set, tenant) if trail and not truths else []
     view = session_view(
         state,
@@ -93,6 +96,30 @@ def session_of(
         sharing=account.group,
         handovers=tuple(each for each in waiting if tenant in each.sharing),
     )
+
+
+def _as_entered(
+    books: Books, test_set: TestSet, entries: Sequence[Entry], handovers: Sequence[HandOver]
+) -> tuple[Sequence[Entry], Sequence[HandOver]]:
+    """Put places in the audit chain for moments: the clock may have been set back meanwhile.
+
+    Where the chain lacks one of them, as after older books were put back, the moments stay.
+    """
+
+    def places(event: Event, *names: str) -> dict[tuple[int, ...], str]:
+        links = books.audit.of(test_set.meter, event)
+        own = (each for each in links if each.details["generation"] == test_set.number)
+        return {tuple(each.details[n] for n in names): f"{each.number:020}" for each in own}
+
+    told = places(Event.TOLD, "tenant", "step")
+    handed = places(Event.HANDED_OVER, "giver", "receiver")
+    try:
+        return (
+            [replace(each, told_at=told[each.tenant, each.step]) for each in entries],
+            [replace(each, at=handed[each.giver, each.receiver]) for each in handovers],
+        )
+    except KeyError:
+        return entries, handovers
 
 
 def _windows_before(
@@ -238,7 +265,7 @@ def catch_up(space: Workspace, state: MeterState, test_set: TestSet) -> None:
     if behind:
         with space.writing() as books:
             histories, unjournaled = reconcile(space, books, state, test_set)
-        space.journal(test_set).append(unjournaled, histories.answers)
+        space.journal(test_set).append(unjournaled, histories.journaled)
 
 
 def promotions_of(books: Books, test_set: TestSet) -> list[Promotion]:

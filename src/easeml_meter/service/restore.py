@@ -18,12 +18,12 @@ from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.holdings import faults
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Site, Workspace
-from easeml_meter.service.testsets.elsewhere import claim
+from easeml_meter.service.testsets.elsewhere import claim, refuse_claimed
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.files import FolderFiles
-from easeml_meter.storage.journal import LINES, SUFFIX, Journal, entries_in
+from easeml_meter.storage.journal import LINES, SUFFIX, Journal, entries_in, retired_at
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
 
@@ -184,11 +184,14 @@ class _Case:
                 )
         with self.space.reading() as books:
             for row in self.generations:
-                claim(self.space, books, row.meter, str(row.fingerprint))
+                refuse_claimed(self.space, books, row.meter, str(row.fingerprint))
 
     def bring_files(self) -> None:
-        """Add the files and the lines of journals that are missing here."""
+        """Add the files, notes of ownership and lines of journals that are missing here."""
         files = self.space.files
+        with self.space.reading() as books:
+            for row in self.generations:
+                claim(self.space, books, row.meter, str(row.fingerprint))
         if not self.witnessed:
             files.put(_RESTORING, b"A restore was begun here and not ended: run it again.\n")
         for name in self.backup.files(self.meter.id):
@@ -211,6 +214,17 @@ class _Case:
             known = {(entry.tenant, entry.step) for entry in journal.read()}
             missing = [entry for entry in entries if (entry.tenant, entry.step) not in known]
             journal.append(missing, len(entries))
+        for name in self.backup.files(self.meter.id):
+            if name.endswith(SUFFIX):
+                self._bring_retirement(name)
+
+    def _bring_retirement(self, name: str) -> None:
+        """Add that a test set was retired, last: it counts as an answer more than there are."""
+        journal = Journal(self.space.files, name)
+        with self.backup.file(self.meter.id, name) as source:
+            at = retired_at(line.decode() for line in source)
+        if at is not None and not journal.retired():
+            journal.retire(at, 0)
 
     def _bring_lines(self, name: str) -> None:
         known = set(self.space.files.lines(name))

@@ -27,6 +27,7 @@ from easeml_meter.service.testsets.reuse import (
     with_validation,
 )
 from easeml_meter.spec import Protocol
+from easeml_meter.storage.books import Books
 from easeml_meter.tables.opening import check_whole
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import about
@@ -58,19 +59,20 @@ def give_validation(
     Raises:
         InvalidInput: the table cannot be read, its labels do not fit the loss, ids are missing or
             repeated, or a reset is asked for that was not planned or is used up.
+        MeterError: another one was handed in meanwhile, or a test set was delivered.
         WrongPhase: there is a validation set already, or none yet.
         TooLarge: there is no room for it.
     """
     with space.reading() as books:
         state = space.state(books)
-        entries = books.entries.all(state.meter.id, state.current.number)
+        resets_used = _resets_used(books, state) if reset else 0
     before = state.validation
     if first is False and before is None:
         raise WrongPhase("there is no validation set yet: give one with meter validation set")
     if first is True and before is not None:
         raise WrongPhase("there is a validation set already: use meter validation replace")
     if reset:
-        _check_reset(state, sum(entry.after_reset for entry in entries))
+        _check_reset(state, resets_used)
     label, id_column = _named(state, label, id_column)
     cluster = _cluster(state, cluster, (label, id_column))
     table = Validation.open(
@@ -119,6 +121,11 @@ def give_validation(
         # Its number, which its file is named by, was chosen before the lock.
         if len(books.validation.all(found.meter)) != number - 1:
             raise MeterError("another validation set was handed in meanwhile: try again")
+        # It was checked against the test set that was in use then.
+        if space.state(books).current.fingerprint != state.current.fingerprint:
+            raise MeterError("a test set was delivered meanwhile: try again")
+        if reset:  # an answer may have followed the one before
+            _check_reset(state, _resets_used(books, state))
         books.validation.add(found)
         event = Event.VALIDATION_REPLACED if before else Event.VALIDATION_SET
         details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}
@@ -184,6 +191,11 @@ def _named(state: MeterState, label: str | None, id_column: str | None) -> tuple
     if id_column == label:
         raise invalid("id column", id_column, "it must not be the label column")
     return label, id_column
+
+
+def _resets_used(books: Books, state: MeterState) -> int:
+    entries = books.entries.all(state.meter.id, state.current.number)
+    return sum(entry.after_reset for entry in entries)
 
 
 def _check_reset(state: MeterState, used: int) -> None:

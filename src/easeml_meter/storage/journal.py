@@ -70,12 +70,14 @@ class Journal:
         """Add that the test set was retired early after this many answers.
 
         It is counted like one more answer, so a server with older books reads the whole journal.
+        Books that were older themselves may know of fewer answers than there are in here.
         """
-        self._files.append(self._name, [json.dumps({_RETIRED: at})], answers + 1)
+        total = max(answers, len(self.read())) + 1
+        self._files.append(self._name, [json.dumps({_RETIRED: at})], total)
 
     def retired(self) -> bool:
         """Whether the test set was retired early."""
-        return any(_RETIRED in _mapping(line) for line in self._files.lines(self._name))
+        return retired_at(self._files.lines(self._name)) is not None
 
     def append_handover(self, row: HandOver) -> None:
         """Add a hand-over, in a file of its own, and wait until it is on disk."""
@@ -118,6 +120,12 @@ def entries_in(lines: Iterable[str]) -> list[Entry]:
     """
     found = [entry for entry in map(_entry, dict.fromkeys(lines)) if entry is not None]
     return sorted(found, key=attrgetter("tenant", "step"))
+
+
+def retired_at(lines: Iterable[str]) -> str | None:
+    """Return when a test set was retired early, as its journal says; None: it was not."""
+    found = (_mapping(line) for line in lines)
+    return next((str(each[_RETIRED]) for each in found if _RETIRED in each), None)
 
 
 def _entry(line: str) -> Entry | None:

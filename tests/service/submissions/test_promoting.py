@@ -5,21 +5,23 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.service.helpers import Session, condition_spec, make_session, write_predictions
+from tests.service.helpers import Clock, Session, condition_spec, make_session, write_predictions
 
 from easeml_meter.core.model import Event
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, InvalidInput
+from easeml_meter.errors import Denied, InvalidInput, Spent
 from easeml_meter.meter import Meter
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
-from easeml_meter.service.submissions import promoting
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions import answering, promoting
 from easeml_meter.storage.journal import Journal
 
 
@@ -214,6 +216,54 @@ def test_a_promotion_that_an_older_database_has_forgotten_still_counts(tmp_path:
             2,
             4,
         ]
+
+
+def test_promotions_come_back_in_their_order_though_the_clock_was_set_back(tmp_path: Path) -> None:
+    """The journal sorts them by their times, so the one before the last became the old model."""
+    session, clock = compared(tmp_path), Clock()
+    submit(session, 0.2, "deployed")
+    session.meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before = database.read_bytes()
+    with Meter(Workspace.open(tmp_path / "meter", clock)) as meter:
+        for model, right in (("better", 0.6), ("best", 0.95)):
+            assert submit(replace(session, meter=meter), right, model).passed
+            meter.promote(model)
+            clock.moment -= timedelta(hours=1)
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as meter:
+        assert submit(replace(session, meter=meter), 0.96, "next").old == 3
+
+
+def test_books_without_a_promotion_know_of_a_retirement_before_a_late_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The late answer hid it: completed for the promotion, the books had as many as the journal.
+
+    The test set answered again, after it was released.
+    """
+    session = compared(tmp_path)
+    submit(session, 0.2, "deployed")
+    session.meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before, tell = database.read_bytes(), answering._tell
+
+    def retired_meanwhile(*arguments: Any) -> Any:
+        with Meter.open(tmp_path / "meter") as labeler:
+            labeler.retire()
+        return tell(*arguments)
+
+    with Meter.open(tmp_path / "meter") as meter:
+        open_again = replace(session, meter=meter)
+        assert submit(open_again, 0.7, "better").passed
+        meter.promote("better")
+        with monkeypatch.context() as patch:
+            patch.setattr(answering, "_tell", retired_meanwhile)
+            assert submit(open_again, 0.75, "late").step == 3
+        meter.release()
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as meter, pytest.raises(Spent):
+        submit(replace(session, meter=meter), 0.95, "next")
 
 
 def test_a_promotion_whose_line_was_cut_off_is_added_by_the_next_answer(

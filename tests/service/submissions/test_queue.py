@@ -29,6 +29,7 @@ from tests.server.helpers import Served, serve
 from tests.server.team import model_body
 from tests.service.helpers import Labels, small_spec
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
@@ -40,6 +41,7 @@ from easeml_meter.errors import (
 )
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions import answering, queue
@@ -446,6 +448,59 @@ def test_an_answer_is_left_for_a_model_on_hidden_rows(
     assert "submit again when it is answered" in refused.json()["message"]
     run_all(served)
     assert show(developer, meter, submission)["step"] == 2
+
+
+@pytest.fixture
+def shared(served: Served, tmp_path: Path) -> tuple[str, Labels]:
+    """Give a meter with two teams, and labels for them to share."""
+    spec = small_spec(models=True, steps=6, tenants=(3, 3))
+    meter = served.add_meter(spec, prefix="shared-")
+    size = required_labels(spec).labels + 10
+    return meter, begin(served, meter, tmp_path, prefix="shared-", size=size)
+
+
+def hand_over_in(served: Served, meter: str) -> int:
+    """Let both teams share a history; return the answers that they have left together."""
+    space = served.site.space(meter)
+    return hand_over(SYSTEM, space, 1, 2, confirm=True).steps_left_after
+
+
+def test_an_answer_is_left_for_a_model_of_a_team_that_shares_the_history(
+    served: Served, shared: tuple[str, Labels]
+) -> None:
+    """The other team used it up, and the run on hidden rows was free."""
+    meter, labels = shared
+    developer, other = served.client("shared-developer"), served.client("shared-developer2")
+    left = hand_over_in(served, meter)
+    assert left >= 1
+    ids = [hand_in(each, meter).json()["id"] for each in (developer, other)]
+    reach(served, ids[0], queue.MOST_ATTEMPTS)
+    for errors in range(1, left):
+        assert submit(other, meter, labels, errors=errors).status_code == 200
+    refused = submit(other, meter, labels, errors=left)
+    assert (refused.status_code, refused.json()["error"]) == (409, "conflict")
+    assert "a team that shares its answers" in refused.json()["message"]
+    with pytest.raises(MeterError, match="submit again when it is answered"):
+        queue._reach(reaching(served, meter), ids[1])  # its model reaches no hidden rows either
+    queue.work(SYSTEM, served.site, ids[0])
+    assert show(developer, meter, ids[0])["signal"]["answer"] == "no-reading"
+
+
+def test_no_hand_over_takes_the_answer_of_a_model_on_hidden_rows(
+    served: Served, meter: str, labels: Labels
+) -> None:
+    """A test set of the planned size leaves the teams one answer to share: one run was free."""
+    del labels  # the meter answers
+    clients = [served.client("developer"), served.client("developer2")]
+    ids = [hand_in(each, meter).json()["id"] for each in clients]
+    for each in ids:
+        reach(served, each, queue.MOST_ATTEMPTS)
+    with pytest.raises(MeterError, match="agree when it is answered"):
+        hand_over_in(served, meter)
+    for client, each in zip(clients, ids, strict=True):
+        queue.work(SYSTEM, served.site, each)
+        assert show(client, meter, each)["signal"]["answer"] == "no-reading"
+    hand_over_in(served, meter)
 
 
 @pytest.mark.usefixtures("told")

@@ -18,13 +18,14 @@ from tests.vault.forging import forged
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput, TooLarge
+from easeml_meter.errors import Denied, InvalidInput, MeterError, TooLarge
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
+from easeml_meter.service.testsets.tries import check_enough
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.source import Held
 from easeml_meter.vault import survey
@@ -235,3 +236,25 @@ def test_a_small_file_that_decodes_to_gigabytes_is_refused_at_a_server(tmp_path:
             with pytest.raises(TooLarge, match="most_decoded_bytes of the server"):
                 deliver(bomb)
     assert meter.generations[-1].phase is Phase.REQUESTED
+
+
+def test_rows_that_become_a_validation_set_while_they_are_compared_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither set was compared with the other, so developers could see rows of the test set."""
+    meter = Meter.create(tmp_path / "meter", small_spec(), name="small", clock=Clock())
+    table = rows(np.arange(meter.plan.labels) % 2, seed=1)
+    pq.write_table(table.slice(0, 20), tmp_path / "validation.parquet")
+    sealed = sealed_as(meter, table, tmp_path / "set.sealed")
+
+    def meanwhile(*arguments: Any) -> None:
+        check_enough(*arguments)
+        with Meter.open(tmp_path / "meter") as developer:
+            developer.set_validation(tmp_path / "validation.parquet", label="label")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery, "check_enough", meanwhile)
+        with pytest.raises(MeterError, match="handed in meanwhile"):
+            meter.add_test_set(sealed)
+    with pytest.raises(InvalidInput, match="stand in validation set 1 under the same id"):
+        meter.add_test_set(sealed)

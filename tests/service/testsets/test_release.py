@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
@@ -137,6 +138,22 @@ def test_an_answer_after_a_hand_over_is_found_right(tmp_path: Path) -> None:
         assert [check.right for check in checks(view)] == [True, True]
         again = view_from_json(json.loads(json.dumps(view.to_dict())), view.spec)
         assert [check.right for check in checks(again)] == [True, True]
+
+
+def test_a_clock_that_is_set_back_makes_no_answer_after_a_hand_over_wrong(tmp_path: Path) -> None:
+    """The report said that it should have been band 1, though what was told before it counts."""
+    session = made(tmp_path, extra=200, protocol="incremental")
+    worst = session.submit(150, 0, model="bad", tenant=1).band
+    hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
+    clock = session.meter.workspace.clock
+    assert isinstance(clock, Clock)
+    clock.moment -= timedelta(hours=1)
+    assert session.submit(0, 0, model="good", tenant=2).band == worst == 3
+    session.meter.retire()
+    session.meter.release()
+    view = session.meter.status(generation=1, tenant=2)
+    assert view.brought == (3,)
+    assert [check.right for check in checks(view)] == [True]
 
 
 def test_the_retrospective_names_models_answers_and_tolerances(tmp_path: Path) -> None:

@@ -233,6 +233,33 @@ def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path, cu
         assert [row.phase for row in meter.generations] == [Phase.SPENT, Phase.REQUESTED]
 
 
+def test_books_that_were_retired_behind_their_journal_say_so_to_newer_ones(tmp_path: Path) -> None:
+    """The journal then noted fewer answers than it held, and newer books took it for their own."""
+    session = make_session(tmp_path)
+    copies, database = [], tmp_path / "meter" / ".meter" / "meter.db"
+    for name in "ab":
+        session.submit(0, 0, model=name)
+        session.meter.close()
+        copies.append(database.read_bytes())
+        session.meter = Meter.open(tmp_path / "meter")
+    session.meter.close()
+    older, newer = copies
+
+    def put_back(copy: bytes) -> Meter:
+        for name in ("meter.db-wal", "meter.db-shm"):
+            database.with_name(name).unlink(missing_ok=True)
+        database.write_bytes(copy)
+        return Meter.open(tmp_path / "meter")
+
+    with put_back(older) as meter:
+        meter.retire()
+        meter.release()
+    with put_back(newer) as meter:
+        session.meter = meter
+        with pytest.raises(Spent):
+            session.submit(0, 0, model="c")
+
+
 def test_a_set_that_gave_all_its_answers_repeats_them_without_a_look_at_the_whole_chain(
     tmp_path: Path,
 ) -> None:

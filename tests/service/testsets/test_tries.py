@@ -10,15 +10,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import Labels, rows
+from tests.service.sites import make_site
 
 from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.report.audit import audit_words
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.testsets import delivery
+from easeml_meter.service.testsets.tries import check_enough
 from easeml_meter.spec import MeterSpec
 
 
-def made(folder: Path, **options: Any) -> Meter:
+def spec_of_few(**options: Any) -> MeterSpec:
     given: dict[str, Any] = {
         "tolerance": 0.25,
         "edges": [0.5],
@@ -27,7 +32,11 @@ def made(folder: Path, **options: Any) -> Meter:
         "classes": (0, 1),
     }
     given |= {"loss": "recall[1]", "rows": 200, "inputs": "public"}
-    return Meter.create(folder / "meter", MeterSpec.uniform(**(given | options)), name="few")
+    return MeterSpec.uniform(**(given | options))
+
+
+def made(folder: Path, **options: Any) -> Meter:
+    return Meter.create(folder / "meter", spec_of_few(**options), name="few")
 
 
 def labels(meter: Meter, *, short: int = 0) -> Labels:
@@ -169,3 +178,32 @@ def test_a_validation_set_without_positives_has_no_score(tmp_path: Path) -> None
     pq.write_table(rows(np.zeros(10, np.int64), seed=9), own)
     with pytest.raises(InvalidInput, match="no labels '1'"):
         meter.set_validation(own, label="label")
+
+
+def test_rows_that_are_refused_as_a_try_too_many_belong_to_no_meter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another delivery used the last try meanwhile: the note of the owner was written all the same.
+
+    So no meter of the server could ever take the rows, though they have answered nothing.
+    """
+    site = make_site(tmp_path / "site", f"sqlite:///{tmp_path}/site.db")
+    first, second = (
+        Meter(site.space(create_meter(SYSTEM, site, spec_of_few(), name).id))
+        for name in ("first", "second")
+    )
+    given, few = labels(first), sealed(first, tmp_path, labels(first, short=1), 1)
+    enough = sealed(first, tmp_path, given, 2)
+
+    def meanwhile(*arguments: Any) -> None:
+        check_enough(*arguments)
+        monkeypatch.setattr(delivery, "check_enough", check_enough)
+        with pytest.raises(InvalidInput, match="try 1 of 1"):
+            first.add_test_set(few)
+
+    monkeypatch.setattr(delivery, "check_enough", meanwhile)
+    with pytest.raises(WrongPhase, match="was tried once"):
+        first.add_test_set(enough)
+    (tmp_path / "again").mkdir()
+    second.add_test_set(sealed(second, tmp_path / "again", given, 2))
+    assert second.status().phase == "active"

@@ -555,7 +555,7 @@ def _tell(
     # The answers are committed and count as given, so a crash from here on loses nothing: the next
     # answer adds their lines to the journal, and the same submission gets the same answer for free.
     # A crash before the commit has charged nothing.
-    space.journal(test_set).append([*unjournaled, *fresh], decisions.histories.answers)
+    space.journal(test_set).append([*unjournaled, *fresh], decisions.histories.journaled)
     return outcomes
 
 

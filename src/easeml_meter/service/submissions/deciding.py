@@ -135,7 +135,7 @@ class Decisions:
             Known.read(books, test_set, drafts),
             Paces.read(books, test_set.meter, paced, clock),
             {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
-            _held(books, state, test_set),
+            tenants_held(books, state, test_set),
             _olds(books, state, test_set, tenants),
         )
 
@@ -154,10 +154,35 @@ class Decisions:
             account = ledger.reset(account)
         if not ledger.may_submit(account, entry.asked):
             raise self.spent(entry.asked)
-        if not reached and entry.tenant in self.held and ledger.steps_left(account) < 2:
-            line = "the last answer is for a model of this team that is running"
-            raise MeterError(f"{line}: submit again when it is answered")
+        if not reached:
+            self._leave_held(entry.tenant, account)
         return account
+
+    def check_reach(self, tenant: int, asked: int, *, reached: bool) -> None:
+        """Refuse a model that is about to run on hidden rows unless there is an answer for it.
+
+        `reached`: one was set aside for it, as it ran on them before.
+
+        Raises:
+            Spent: there is none.
+            MeterError: the last one is set aside for another model that runs on hidden rows.
+        """
+        account = self.histories.account(tenant)
+        if not self.histories.ledger.may_submit(account, asked):
+            raise self.spent(asked)
+        if not reached:
+            self._leave_held(tenant, account)
+
+    def _leave_held(self, tenant: int, account: Account) -> None:
+        """Refuse what would use an answer that is set aside for a model on hidden rows.
+
+        After a hand-over, teams share their answers, and each of them may run a model.
+        """
+        held = self.held & {tenant, *account.group}
+        if held and self.histories.ledger.steps_left(account) <= len(held):
+            whose = "this team" if tenant in held else "a team that shares its answers"
+            line = f"the last answer is for a model of {whose} that is running"
+            raise MeterError(f"{line}: submit again when it is answered")
 
     def check_pace(self, draft: Draft) -> None:
         """Refuse a draft whose token has had its answers of a day.
@@ -310,7 +335,8 @@ def _olds(
     return {key: entry for key, entry in found.items() if entry is not None}
 
 
-def _held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:
+def tenants_held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:
+    """Return the tenants with a model that runs on hidden rows, for which an answer is left."""
     if not state.spec.models:
         return frozenset()
     return frozenset(

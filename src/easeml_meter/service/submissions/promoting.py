@@ -7,8 +7,10 @@ ladder promotes every model that passes by itself.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.model import Entry, Event, Promotion, TestSet
+from easeml_meter.core.model import Entry, Event, Promotion, TestSet, stamp
 from easeml_meter.core.signals import PASS, name_of
 from easeml_meter.errors import invalid
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -70,10 +72,22 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
         if len(own) >= MOST_FOR_EACH * histories.folded[tenant].step:
             allowed = f"at most {MOST_FOR_EACH} promotions for each answer: submit first"
             raise invalid("promote", model, allowed)
-        made = Promotion(tenant, entry.step, entry.model, space.now())
+        made = Promotion(tenant, entry.step, entry.model, _moment(space, test_set))
         enter_promotion(books, test_set, made, Event.PROMOTED, **actor.by_user)
     # After the commit: a line for a promotion that was given up would bring it back.
     journal = space.journal(test_set)
-    journal.append(unjournaled, histories.answers)
+    journal.append(unjournaled, histories.journaled)
     journal.append_promotion(made)
     return entry
+
+
+def _moment(space: Workspace, test_set: TestSet) -> str:
+    """Return the moment of a promotion: after all before it, though a clock was set back.
+
+    The journal, which may be many objects in no order, is sorted by these moments.
+    """
+    before = max((row.at for row in space.journal(test_set).promotions()), default="")
+    now = space.now()
+    if now > before:
+        return now
+    return stamp(datetime.fromisoformat(before) + timedelta(microseconds=1))

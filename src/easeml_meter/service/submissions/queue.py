@@ -386,7 +386,8 @@ def _reach(on: Measured, identifier: str) -> None:
 
     Raises:
         Spent: others have used up the answers since it was begun; no hidden row was touched.
-        MeterError: another worker, which took this one for dead, has ended it.
+        MeterError: another worker, which took this one for dead, has ended it, or the last answer
+            is set aside for another model.
     """
     with on.space.writing() as books:
         ticket = books.submissions.get(identifier)
@@ -394,10 +395,10 @@ def _reach(on: Measured, identifier: str) -> None:
             raise MeterError("another worker has ended the submission: nothing is left to do")
         state = on.space.state(books)
         decisions = Decisions.read(books, state, on.generation, [], on.space.clock)
-        ledger, histories = decisions.histories.ledger, decisions.histories
         asked = state.spec.number_asked(ticket.options.get(ASKED, "") if ticket else "")
-        if ticket is None or not ledger.may_submit(histories.account(ticket.tenant), asked):
+        if ticket is None:
             raise decisions.spent(asked)
+        decisions.check_reach(ticket.tenant, asked, reached=ticket.reached is not None)
         reaching = ticket.reaching(on.generation.number, on.validation.number)
         books.submissions.change(replace(reaching, changed_at=on.space.now()))
 

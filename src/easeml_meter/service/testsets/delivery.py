@@ -12,7 +12,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Event, LabelRequest, Part, TestSet
 from easeml_meter.core.notices import Notice
-from easeml_meter.errors import InvalidInput, WrongPhase, invalid
+from easeml_meter.errors import InvalidInput, MeterError, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -239,7 +239,7 @@ def add_test_set(
             something that the labeler has to decide.
         TooLarge: the file decodes to more than the server takes.
         VaultError: the file does not open, or was sealed for another test set.
-        MeterError: another part was added or withdrawn meanwhile.
+        MeterError: another part was added or withdrawn meanwhile, or a validation set handed in.
         WrongPhase: no test set is requested.
     """
     state = space.read_state()
@@ -313,15 +313,19 @@ def _begin(
     kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
     freed = windows.free_oldest(space, state, earlier) if earlier is not None and rolling else None
     with elsewhere.writing() as books:
-        number, wanted = wanted.number, space.state(books).requested()
+        number, current = wanted.number, space.state(books)
+        wanted = current.requested()
         if wanted.number != number:  # somebody was faster, and that set is spent already
             raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
         if parts is not None:
             refuse_other_parts(books, wanted, parts)
-        # Under the lock of all deliveries: of two meters that are given the same rows at once, the
-        # note names the one that gets them.
-        claim(space, books, wanted.meter, fingerprint)
+        # Whoever hands one in does not see a test set that has not begun.
+        if current.validation != state.validation:
+            raise MeterError("a validation set was handed in meanwhile: deliver the rows again")
         tried = this_try(space, books, state.spec, wanted)
+        # Under the lock of all deliveries: of two meters that are given the same rows at once, the
+        # note names the one that gets them. After all that may refuse them: the note stays.
+        claim(space, books, wanted.meter, fingerprint)
         now = space.now()
         added = replace(
             wanted,
@@ -350,7 +354,7 @@ def _begin(
         histories, unjournaled = reconcile(space, books, state, added)
         if histories.all_spent:
             retire(space, books, space.state(books), added)
-    space.journal(added).append(unjournaled, histories.answers)
+    space.journal(added).append(unjournaled, histories.journaled)
     return added
 
 

@@ -68,7 +68,7 @@ def add_labels(
     Raises:
         InvalidInput: rows that may not be used or came before, other columns than before, or
             something that the labeler has to decide.
-        MeterError: another part was added or withdrawn meanwhile.
+        MeterError: another part was added or withdrawn meanwhile, or a validation set handed in.
         TooLarge: the file decodes to more than the server takes.
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.

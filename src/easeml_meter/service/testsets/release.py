@@ -96,7 +96,7 @@ def choose(actor: Actor, space: Workspace, number: int | None = None) -> Chosen:
             if test_set.number < later.number <= state.last_sharing(test_set):
                 complete_retirement(space, books, state, later)
         entries = books.entries.all(test_set.meter, test_set.number)
-    space.journal(test_set).append(unjournaled, histories.answers)
+    space.journal(test_set).append(unjournaled, histories.journaled)
     # After the lock: sealed files are compared row by row, which may take minutes.
     _refuse_active_rows(actor, space, state, test_set)
     return Chosen(state, test_set, entries)
