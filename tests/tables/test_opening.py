@@ -116,6 +116,19 @@ def test_batches_stay_small() -> None:
     assert [batch.num_rows for batch in table.batches()] == [MOST_ROWS, MOST_ROWS, 1]
     lists = open_table(pa.table({"n": [[1]] * (LIST_ROWS + 1)}))
     assert [batch.num_rows for batch in lists.batches()] == [LIST_ROWS, 1]
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.list_(pa.int8(), 21_000)])
+def test_long_lists_come_in_smaller_batches(kind: pa.DataType) -> None:
+    """Read as numbers of eight bytes, 600 lists of 21,000 would take 100 MB, and copies of it."""
+    values = pa.array(np.zeros(600 * 21_000, np.int8))
+    offsets = pa.array(np.arange(601, dtype=np.int32) * 21_000)
+    rows: Any = pa.ListArray.from_arrays(offsets, values).cast(kind)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("s", kind)])) as writer:
+        writer.write_table(pa.table({"s": rows}))
+    table = open_table(Held("a.arrow", bytes(sink.getvalue())))
+    assert [batch.num_rows for batch in table.batches()] == [199, 199, 199, 3]
     wide = open_table(pa.table({f"c{i}": range(5000) for i in range(1000)}))
     assert max(batch.num_rows for batch in wide.batches()) < 2000
 
