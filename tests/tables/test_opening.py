@@ -17,6 +17,7 @@ import pytest
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import text
+from easeml_meter.tables.limits import USUAL_LIMITS
 from easeml_meter.tables.opening import open_raw, open_table
 from easeml_meter.tables.source import Held
 from easeml_meter.tables.table import LIST_ROWS, MOST_ROWS, Table
@@ -116,6 +117,20 @@ def test_batches_stay_small() -> None:
     assert [batch.num_rows for batch in table.batches()] == [MOST_ROWS, MOST_ROWS, 1]
     lists = open_table(pa.table({"n": [[1]] * (LIST_ROWS + 1)}))
     assert [batch.num_rows for batch in lists.batches()] == [LIST_ROWS, 1]
+
+
+@pytest.mark.parametrize("dictionaries", [True, False])
+def test_row_groups_without_rows_are_read_over(dictionaries: bool) -> None:
+    """Programs that write what a filter leaves of each piece write them."""
+    table, sink = pa.table({"n": [1, 2], "text": ["a", "b"]}), pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, use_dictionary=dictionaries) as writer:
+        for rows in (0, 2, 0, 1, 0):
+            writer.write_table(table.slice(0, rows))
+    stored = bytes(sink.getvalue())
+    assert pq.ParquetFile(pa.BufferReader(stored)).num_row_groups == 5
+    for limits in (None, USUAL_LIMITS):
+        read = content(open_table(Held("a.parquet", stored, limits=limits)))
+        assert read == {"n": [1, 2, 1], "text": ["a", "b", "a"]}
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.list_(pa.int8(), 21_000)])

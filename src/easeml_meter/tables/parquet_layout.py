@@ -130,6 +130,8 @@ class _Pages:
         return found
 
     def _of(self, column: Struct) -> Iterator[Struct]:
+        if column[5] == 0:
+            return  # of a row group without rows: Arrow reads none, wherever they are said to be
         dictionary, at = column.get(11, 0), column[9]
         if 0 < dictionary < at:
             at = dictionary
