@@ -119,6 +119,21 @@ def test_batches_stay_small() -> None:
     assert [batch.num_rows for batch in lists.batches()] == [LIST_ROWS, 1]
 
 
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_texts_that_no_dictionary_can_take_are_read_plainly(encoding: str, tmp_path: Path) -> None:
+    """Arrow cannot read these encodings into dictionaries, which raw text is read into."""
+    values, path = {"text": ["a", "b", "a"], "other": ["c", "c", "c"]}, tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table(values), path, use_dictionary=["other"], column_encoding={"text": encoding}
+    )
+    stored = path.read_bytes()
+    for source in (path, Held("a.parquet", stored), Held("a.parquet", stored, "", USUAL_LIMITS)):
+        table = open_raw(source)
+        assert content(table) == values
+        (batch,) = table.batches()
+        assert [pa.types.is_dictionary(kind) for kind in batch.schema.types] == [False, True]
+
+
 @pytest.mark.parametrize("dictionaries", [True, False])
 def test_row_groups_without_rows_are_read_over(dictionaries: bool) -> None:
     """Programs that write what a filter leaves of each piece write them."""
