@@ -46,6 +46,14 @@ def test_decimals_are_the_numbers_that_their_digits_are() -> None:
         assert read_reals(column, RowPlaces(1)).tolist() == wanted
 
 
+def test_decimals_of_an_absurd_scale_are_refused() -> None:
+    content = [None, pa.py_buffer(bytes(16))]
+    column = pa.Array.from_buffers(pa.decimal128(38, -1000), 1, content)
+    column.validate(full=True)
+    with pytest.raises(WrongType, match=r"decimal128\(38, -1000\) given, a finite number needed"):
+        read_reals(column, RowPlaces(1))
+
+
 def test_lists_of_one_length() -> None:
     lists = pa.array([[1, 2], [3, 4]])
     for column in (

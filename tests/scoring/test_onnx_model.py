@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import ChainMap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -461,6 +462,25 @@ class TestBombs:
         made = helper.make_node("Range", list(ends), ["z"])
         constants = (constant(name, end, np.float64) for name, end in ends.items())
         assert self.LINE in refusal(self.added([made], *constants))
+
+    @pytest.mark.parametrize(
+        ("start", "stop", "step"), [(1.7e308, -1.7e308, 1), (1, 0, 5e-324), (0, -1, 1e-323)]
+    )
+    def test_ranges_of_less_than_no_values(self, start: float, stop: float, step: float) -> None:
+        ends = {"start": start, "stop": stop, "step": step}
+        made = helper.make_node("Range", list(ends), ["z"])
+        constants = [constant(name, end, np.float64) for name, end in ends.items()]
+        onnx_checks._check_size(made, ChainMap({each.name: each for each in constants}))
+
+    def test_shapes_that_cannot_be_read(self) -> None:
+        segment, text = constant("shape", [4], np.int64), onnx.TensorProto(name="shape", dims=[1])
+        segment.segment.end = 1
+        text.data_type = onnx.TensorProto.STRING
+        text.string_data.append(b"\xff")
+        made = helper.make_node("ConstantOfShape", ["shape"], ["z"])
+        for shape in (segment, text):
+            line = "no ONNX model, or a damaged one: export it again"
+            assert refusal(self.added([made], shape)) == line
 
     def test_random_numbers(self) -> None:
         made = helper.make_node("RandomNormal", [], ["z"], shape=[1 << 40])

@@ -73,6 +73,16 @@ def test_whole_numbers_stay_whole_and_missing_values_missing() -> None:
     assert read(pd.Series([1.5, None])) == {"prediction": [1.5, None]}
 
 
+def test_what_is_masked_is_missing() -> None:
+    for values in ([3, 4], [0.5, 1.5], ["a", "b"], SCORES[:2]):
+        array: Any = np.ma.array(values)
+        assert read(array) == read(np.array(values))
+        array[0] = np.ma.masked
+        missing = [None, None] if array.ndim == 2 else None
+        assert read(array) == {"prediction": [missing, values[1]]}
+        assert read({"a": array[1], "b": array[1]})["prediction"] == [values[1], values[1]]
+
+
 def test_a_set_keeps_its_order_whatever_the_index_was() -> None:
     shuffled = FRAME.sample(frac=1, random_state=2)
     found = open_table(as_source(shuffled, "rows", a_set=True)).in_memory()

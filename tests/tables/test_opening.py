@@ -17,6 +17,7 @@ import pytest
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import text
+from easeml_meter.tables.limits import USUAL_LIMITS
 from easeml_meter.tables.opening import open_raw, open_table
 from easeml_meter.tables.source import Held
 from easeml_meter.tables.table import LIST_ROWS, MOST_ROWS, Table
@@ -116,6 +117,48 @@ def test_batches_stay_small() -> None:
     assert [batch.num_rows for batch in table.batches()] == [MOST_ROWS, MOST_ROWS, 1]
     lists = open_table(pa.table({"n": [[1]] * (LIST_ROWS + 1)}))
     assert [batch.num_rows for batch in lists.batches()] == [LIST_ROWS, 1]
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+def test_texts_that_no_dictionary_can_take_are_read_plainly(encoding: str, tmp_path: Path) -> None:
+    """Arrow cannot read these encodings into dictionaries, which raw text is read into."""
+    values, path = {"text": ["a", "b", "a"], "other": ["c", "c", "c"]}, tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table(values), path, use_dictionary=["other"], column_encoding={"text": encoding}
+    )
+    stored = path.read_bytes()
+    for source in (path, Held("a.parquet", stored), Held("a.parquet", stored, "", USUAL_LIMITS)):
+        table = open_raw(source)
+        assert content(table) == values
+        (batch,) = table.batches()
+        assert [pa.types.is_dictionary(kind) for kind in batch.schema.types] == [False, True]
+
+
+@pytest.mark.parametrize("dictionaries", [True, False])
+def test_row_groups_without_rows_are_read_over(dictionaries: bool) -> None:
+    """Programs that write what a filter leaves of each piece write them."""
+    table, sink = pa.table({"n": [1, 2], "text": ["a", "b"]}), pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, table.schema, use_dictionary=dictionaries) as writer:
+        for rows in (0, 2, 0, 1, 0):
+            writer.write_table(table.slice(0, rows))
+    stored = bytes(sink.getvalue())
+    assert pq.ParquetFile(pa.BufferReader(stored)).num_row_groups == 5
+    for limits in (None, USUAL_LIMITS):
+        read = content(open_table(Held("a.parquet", stored, limits=limits)))
+        assert read == {"n": [1, 2, 1], "text": ["a", "b", "a"]}
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int8()), pa.list_(pa.int8(), 21_000)])
+def test_long_lists_come_in_smaller_batches(kind: pa.DataType) -> None:
+    """Read as numbers of eight bytes, 600 lists of 21,000 would take 100 MB, and copies of it."""
+    values = pa.array(np.zeros(600 * 21_000, np.int8))
+    offsets = pa.array(np.arange(601, dtype=np.int32) * 21_000)
+    rows: Any = pa.ListArray.from_arrays(offsets, values).cast(kind)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, pa.schema([("s", kind)])) as writer:
+        writer.write_table(pa.table({"s": rows}))
+    table = open_table(Held("a.arrow", bytes(sink.getvalue())))
+    assert [batch.num_rows for batch in table.batches()] == [199, 199, 199, 3]
     wide = open_table(pa.table({f"c{i}": range(5000) for i in range(1000)}))
     assert max(batch.num_rows for batch in wide.batches()) < 2000
 

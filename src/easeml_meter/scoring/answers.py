@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from easeml_meter.tables.arrow_layout import DICTIONARY, SCHEMA, check_schema, look_at
 from easeml_meter.tables.limits import USUAL_LIMITS
+from easeml_meter.tables.table import cut
 from easeml_meter.tables.wording import excerpt
 
 MOST_MESSAGE = 256 << 20
@@ -56,8 +57,7 @@ def read_answers(stream: IO[bytes], reaches: Callable[[int], bool]) -> Iterator[
                 _check_dictionary(column)
             # Without what else a schema can carry, and never much at a time.
             clean = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-            for at in range(0, batch.num_rows, _SLICE_ROWS):
-                yield clean.slice(at, _SLICE_ROWS)
+            yield from cut(clean, _SLICE_ROWS)
         if stream.read(9) not in (b"", _END):  # closed twice, pyarrow marks the end twice
             raise Unreadable("something was written after the end of the Arrow stream")
     except Unreadable:

@@ -80,7 +80,10 @@ def read_reals(column: Any, rows: RowPlaces) -> NDArray[np.float64]:
         column = _numbers_in_text(column, rows, needed)
     elif pa.types.is_decimal(kind):
         # By its digits, as text is read: Arrow multiplies by a rounded 0.1, which makes 0.3 no 0.3.
-        column = column.cast(pa.string()).cast(pa.float64())
+        try:
+            column = column.cast(pa.string()).cast(pa.float64())
+        except pa.ArrowInvalid:  # a scale that Arrow cannot write out
+            raise WrongType(f"type {excerpt(kind)} given, {needed}") from None
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise WrongType(f"type {excerpt(kind)} given, {needed}")
     numbers: NDArray[np.float64] = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)

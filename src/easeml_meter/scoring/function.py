@@ -62,6 +62,8 @@ def _as_batch(answers: Any) -> pa.RecordBatch:
         return answers
     if isinstance(answers, pa.ChunkedArray):
         answers = answers.combine_chunks()
+    elif np.ma.is_masked(answers):
+        answers = pa.array(answers.tolist())  # missing, whatever lies under the mask
     elif not isinstance(answers, pa.Array):
         answers = np.asarray(answers)
         if answers.ndim == 2:

@@ -298,7 +298,7 @@ def _check_size(node: Any, constants: Constants) -> None:
         ends = [_constant(node, place, constants) for place in range(3)]
         if all(len(end) == 1 for end in ends) and ends[2][0]:
             (start,), (stop,), (step,) = ends
-            made = int(min((stop - start) / step, 1e30))
+            made = int(max(0, min((stop - start) / step, 1e30)))  # else less than none, or -inf
     if made > MOST_VALUES:
         raise _too_many("operator", node.op_type, made)
 
@@ -318,7 +318,10 @@ def _constant(node: Any, place: int, constants: Constants) -> list[Any]:
         given = given.t
     if _values(given.dims) > MOST_DIMENSIONS:
         return []
-    array = numpy_helper.to_array(given)
+    try:
+        array = numpy_helper.to_array(given)
+    except Exception:  # segments, and texts that are none
+        raise _damaged() from None
     numbers = array.ravel().tolist() if array.dtype.kind in "iuf" else []
     return [number for number in numbers if math.isfinite(number)]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.source import Given
-from easeml_meter.tables.table import FileTable, RowRange, Table, check_columns
+from easeml_meter.tables.table import FileTable, RowRange, Table, check_columns, cut
 from easeml_meter.tables.wording import about, some
 
 KEEP_BYTES = 128 << 20
@@ -139,7 +140,8 @@ class Predictions:
         if self.joined.places is None:
             batches = self.table.batches(self.layout.columns)
         else:
-            batches = iter(self.in_order().to_batches(_TAKEN_ROWS))
+            taken = self.in_order().to_batches()
+            batches = chain.from_iterable(cut(each, _TAKEN_ROWS) for each in taken)
         row = 1
         for batch in batches:
             yield self.layout.read(batch.columns, self.expected, row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from easeml_meter.tables.arrow_layout import check_arrow
 from easeml_meter.tables.files import Stamp
-from easeml_meter.tables.parquet_layout import parquet_layout
+from easeml_meter.tables.parquet_layout import columns_in_deltas, parquet_layout
 from easeml_meter.tables.source import Held, Source, for_arrow
 from easeml_meter.tables.spelling import is_text
 from easeml_meter.tables.table import (
@@ -64,6 +64,9 @@ class ParquetTable(FileTable):
             size = layout.decoded if layout else sum(group.total_byte_size for group in groups)
             # Ids do not repeat: a dictionary of them would cost time, and spare nothing.
             words = [f.name for f in schema if is_text(f.type) and f.name not in manner.texts]
+            if manner.raw and words:
+                plain = layout.deltas if layout else _in_deltas(path)
+                words = [name for name in words if name not in plain]
             return cls(
                 name=named(path),
                 schema=schema,
@@ -130,6 +133,12 @@ class ParquetTable(FileTable):
             )
             batch = batch.cast(pa.schema(list(wanted)))
         return batch
+
+
+def _in_deltas(path: Source) -> frozenset[str]:
+    with path.open("rb") as stream, suppress(Exception):  # whether it is damaged, Arrow says
+        return columns_in_deltas(stream)
+    return frozenset()
 
 
 def _manner(path: Source) -> dict[str, Any]:

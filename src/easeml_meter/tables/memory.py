@@ -55,7 +55,8 @@ def as_source(data: Data, role: str, *, a_set: bool = False) -> Source:
         return Path(data)
     title = f"{role} ({type(data).__name__})"
     with _refusing(title):
-        if isinstance(data, np.ndarray) and data.dtype.kind in "biufU":
+        plain = isinstance(data, np.ndarray) and data.dtype.kind in "biufU"
+        if plain and not np.ma.is_masked(data):
             return Held(f"{role}.npy", _npy(data), title)
         return Held(f"{role}.arrow", _arrow(as_table(data, a_set=a_set)), title)
 
@@ -99,7 +100,8 @@ def _counts_rows(index: Any) -> bool:
 
 def _column(values: Any) -> Any:
     array = values if isinstance(values, np.ndarray) else _array(values)
-    if array.dtype.kind == "O":  # text, or missing values among others
+    # Text, or missing values among others; npy would have what lies under a mask.
+    if array.dtype.kind == "O" or np.ma.is_masked(array):
         return pa.array(array.tolist())
     if array.ndim == 2:
         flat = pa.array(np.ascontiguousarray(array).reshape(-1))

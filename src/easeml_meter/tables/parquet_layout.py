@@ -8,9 +8,10 @@ spent on. The rules are strict: what a usual writer would not write is refused.
 from __future__ import annotations
 
 import base64
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from easeml_meter.errors import TooLarge
 from easeml_meter.tables.arrow_layout import check_schema
@@ -30,6 +31,8 @@ _HEADS = {0: 5, 2: 7, 3: 8}
 """In which field a page of each type says more: data, dictionary, data of version 2."""
 _DICTIONARY_PAGE = 2
 _SECOND_VERSION = 3
+_LENGTHS = 6
+"""The encoding that writes the lengths of texts before all of them."""
 _PREFIXES = 7
 """The encoding that writes only where a text differs from the one before."""
 
@@ -44,6 +47,8 @@ class ParquetLayout:
     """Bytes, apart from the texts of dictionaries."""
     repeating: frozenset[str]
     """Columns of text that dictionaries could make too large: they are read with dictionaries."""
+    deltas: frozenset[str] = frozenset()
+    """Columns of text in encodings that Arrow cannot read into dictionaries."""
 
 
 class DamagedParquet(ValueError):
@@ -85,7 +90,25 @@ def parquet_layout(content: bytes, limits: TableLimits) -> ParquetLayout:
                 raise TooLarge(f"{line}: write them with another encoding")
             else:
                 repeating.add(b".".join(chunk[3][3]).decode())
-    return ParquetLayout(decoded, frozenset(repeating))
+    return ParquetLayout(decoded, frozenset(repeating), _in_deltas(said))
+
+
+def columns_in_deltas(stream: IO[bytes]) -> frozenset[str]:
+    """Return the columns of text that Arrow cannot read into dictionaries, by the footer.
+
+    Raises:
+        Exception: it is no Parquet file, or has a footer of very many parts.
+    """
+    stream.seek(-8, os.SEEK_END)
+    size = int.from_bytes(stream.read(4), "little")
+    stream.seek(-8 - size, os.SEEK_END)
+    return _in_deltas(_Reader(stream.read(size)).struct(0)[0])
+
+
+def _in_deltas(said: Struct) -> frozenset[str]:
+    chunks = (chunk[3] for group in said[4] for chunk in group[1])
+    found = {tuple(each[3]) for each in chunks if {_LENGTHS, _PREFIXES} & {*each[2]}}
+    return frozenset(b".".join(each).decode() for each in found)
 
 
 def _width(leaf: Struct) -> int:
@@ -130,6 +153,8 @@ class _Pages:
         return found
 
     def _of(self, column: Struct) -> Iterator[Struct]:
+        if column[5] == 0:
+            return  # of a row group without rows: Arrow reads none, wherever they are said to be
         dictionary, at = column.get(11, 0), column[9]
         if 0 < dictionary < at:
             at = dictionary

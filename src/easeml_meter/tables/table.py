@@ -21,6 +21,9 @@ LEAST_ROWS = 1 << 8
 LIST_ROWS = 1 << 12
 """Lists come in smaller batches: each may have a thousand values."""
 _MOST_VALUES = 1 << 20
+_MOST_LISTED = 1 << 22
+"""Values of the lists in one batch: whoever reads a byte as a number takes eight, and for a while
+several times as many."""
 
 Batches = Iterator[pa.RecordBatch]
 Types = Mapping[str, pa.DataType]
@@ -96,12 +99,7 @@ class Table(ABC):
             if check is not None:
                 check(chosen)
             batch = self._written_out(chosen)
-            rows, size = batch.num_rows, rows_at_once(batch.schema.types)
-            if 0 < rows <= size:
-                yield batch
-                continue
-            for start in range(0, rows, size):
-                yield batch.slice(start, size)
+            yield from cut(batch, rows_at_once(batch.schema.types))
 
     def _check(self) -> Callable[[pa.RecordBatch], None] | None:
         """Return what looks at each batch of a reading before it is used; None: nothing does."""
@@ -182,6 +180,22 @@ def rows_at_once(types: Sequence[pa.DataType]) -> int:
     """Return how many rows of columns of these types make a batch."""
     most = LIST_ROWS if any(map(pa.types.is_nested, types)) else MOST_ROWS
     return min(most, max(LEAST_ROWS, _MOST_VALUES // max(1, len(types))))
+
+
+def cut(batch: pa.RecordBatch, most: int) -> Batches:
+    """Cut a batch into such of at most so many rows, and of fewer where lists are long."""
+    rows = batch.num_rows
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_fixed_size_list(kind):
+            most = min(most, max(1, _MOST_LISTED // max(1, kind.list_size)))
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            most = min(most, max(1, _MOST_LISTED * rows // max(1, len(column.flatten()))))
+    if 0 < rows <= most:
+        yield batch
+        return
+    for start in range(0, rows, most):
+        yield batch.slice(start, most)
 
 
 def check_columns(names: Sequence[str]) -> None:
