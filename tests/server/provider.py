@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from joserfc import jwt
 from joserfc.jwk import RSAKey
@@ -41,6 +41,8 @@ class OwnProvider:
     keys: tuple[RSAKey, ...] = (KEY,)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    back: str = ""
+    """Where it sends browsers back to, in the place of the server's public address."""
 
     def authorize(self, address: str) -> dict[str, str]:
         """Sign the person in; return what their browser brings back."""
@@ -93,6 +95,12 @@ def own_provider() -> Iterator[OwnProvider]:
             elif self.path == "/keys":
                 public = [key.as_dict(private=False) for key in provider.keys]
                 self.answer(200, {"keys": public})
+            elif self.path.startswith("/authorize?"):
+                brought = urlencode(provider.authorize(self.path))
+                self.send_response(303)
+                self.send_header("Location", f"{provider.back}/sign-in/callback?{brought}")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
             else:
                 self.answer(404, {})
 
