@@ -34,9 +34,9 @@ def check_meter(
     if spec.topped_up:
         raise invalid("topped up", spec.topped_up, "no setting: say top_up, the steps after it")
     check_new_strata(spec)
+    loss = allowed_loss(spec, allowed_losses)
     if spec.classes:  # two may be one, as 1 and "1" are
-        Classes.of(spec.classes)
-    allowed_loss(spec, allowed_losses)
+        loss.within(Classes.of(spec.classes).values)
     plan = plan_of(spec)
     if spec.sized and spec.rows is None:
         needed = f"among them at least {plan.size:,} {plan.unit}"
