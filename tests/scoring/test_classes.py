@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes, WrongType
+from easeml_meter.spec import classes_of
 
 TEXT_TYPES = [
     pa.string(),
@@ -96,6 +97,19 @@ def test_booleans_are_no_classes_of_other_names() -> None:
             Classes.of(values).codes(pa.array([True, False]), or_places=True)
     both = Classes.of(["True", "true", "x"])
     assert both.codes(pa.array(["true", "True", "TRUE"])).tolist() == [1, 0, 3]
+
+
+def test_classes_typed_with_commas_are_those_of_a_file() -> None:
+    for typed, values in (
+        ("0, 1, 10", (0, 1, 10)),
+        ("01, 02", ("01", "02")),
+        ("0, 00", ("0", "00")),
+        ("\u0663, \u0664", ("\u0663", "\u0664")),
+        ("-1, 1", (-1, 1)),
+    ):
+        assert Classes.of(classes_of(typed)).values == values
+    long = "1234567890123456789, 1"
+    assert Classes.of(classes_of(long)).values == ("1234567890123456789", "1")
 
 
 def test_texts_that_are_whole_numbers_are_numbers() -> None:

@@ -180,6 +180,7 @@ def test_a_loss_of_ones_own_says_what_it_needs() -> None:
 def test_which_losses_have_names_as_labels() -> None:
     for name in ("0-1", "top-3", "brier", "package.module:function", "no.such:function[class]"):
         assert names_as_labels(name)
+    assert names_as_labels("recall[real]")  # a class, as are fakes
     for name in ("absolute[0,100]", "squared[-1,1]", "no.such:function[real]"):
         assert not names_as_labels(name)
 

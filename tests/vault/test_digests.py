@@ -215,6 +215,15 @@ def test_whole_numbers_beyond_floats_stay_apart() -> None:
     assert not len(shared_rows(digest(pa.table({"x": high})), digest(pa.table({"x": low}))))
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_first_whole_number_that_no_float_is_has_a_digest_of_its_own(sign: int) -> None:
+    first = sign * (2**53 + 1)
+    near = pa.table({"x": pa.array([sign * 2**53, first], pa.int64())})
+    assert not len(duplicate_rows(digest(near)))
+    beside = pa.table({"x": pa.array([2**60, first], pa.int64())})
+    assert digest(beside)[1].tolist() == digest(near)[1].tolist()
+
+
 def test_missing_is_neither_nan_nor_empty() -> None:
     floats = pa.table({"x": pa.array([None, math.nan, 0.0], from_pandas=False)})
     texts = pa.table({"x": [None, "", "null"]})

@@ -428,6 +428,8 @@ def names_as_labels(loss: str) -> bool:
 
     The function of a loss of one's own is not imported: a labeler's machine need not have it.
     """
+    if Corpus.parse(loss) is not None:  # what is in brackets is a class
+        return True
     return not (_RANGE.fullmatch(loss) or loss.endswith(f"[{Output.REAL}]"))
 
 

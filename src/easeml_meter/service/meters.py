@@ -11,6 +11,7 @@ from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, MeterRecord, TestSet
 from easeml_meter.core.questions.planning import Plan, plan_of
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, invalid
+from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import OF_CLASSES
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -33,7 +34,9 @@ def check_meter(
     if spec.topped_up:
         raise invalid("topped up", spec.topped_up, "no setting: say top_up, the steps after it")
     check_new_strata(spec)
-    allowed_loss(spec, allowed_losses)
+    loss = allowed_loss(spec, allowed_losses)
+    if spec.classes:  # two may be one, as 1 and "1" are
+        loss.within(Classes.of(spec.classes).values)
     plan = plan_of(spec)
     if spec.sized and spec.rows is None:
         needed = f"among them at least {plan.size:,} {plan.unit}"

@@ -401,7 +401,12 @@ class MeterSpec:
         Labels are checked against a built-in loss when a test set is taken in; whether a loss of
         one's own accepts them, or a model takes the inputs, shows only when it is called.
         """
-        return bool(self.models) or ":" in self.loss
+        return bool(self.models) or self.own_loss
+
+    @property
+    def own_loss(self) -> bool:
+        """Whether the loss is the function that it names; "f1[b:PER]" has a class with a colon."""
+        return self.corpus is None and ":" in self.loss
 
     @property
     def merges(self) -> bool:

@@ -43,6 +43,7 @@ class Count(StrEnum):
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 GAP = "gap"
 """The question of a meter with bands."""
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def is_zero_one(loss: str) -> bool:
@@ -56,6 +57,9 @@ def is_exact(loss: str) -> bool:
 
 
 def classes_of(text: str) -> tuple[str | int, ...]:
-    """Read classes with commas between them: numbers if all of them are, else texts."""
+    """Read classes with commas between them: numbers if all of them are, else texts.
+
+    A number has one form: 01 is a text, as it is in a file.
+    """
     names = tuple(part.strip() for part in text.split(",") if part.strip())
-    return tuple(map(int, names)) if all(name.isdecimal() for name in names) else names
+    return tuple(map(int, names)) if all(map(_NUMBER.fullmatch, names)) else names

@@ -227,7 +227,8 @@ def _integer_words(values: NDArray[Any], seed: bytes) -> Words:
     with np.errstate(invalid="ignore"):
         numbers = values.astype(np.float64)
         words = _float_words(numbers)
-        if values.dtype.itemsize < 8 or not (np.abs(numbers) > 2.0**53).any():
+        # 2**53 + 1 is rounded to 2**53: whoever is there may have been rounded, too.
+        if values.dtype.itemsize < 8 or not (np.abs(numbers) >= 2.0**53).any():
             return words
         inexact = np.flatnonzero((numbers.astype(values.dtype) != values) | (numbers >= 2.0**63))
     raw = values[inexact].astype(np.uint64)

@@ -46,6 +46,30 @@ def test_a_wrong_meter_is_refused(served: Served, settings: dict[str, object]) -
         assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
 
 
+@pytest.mark.parametrize("classes", [[1, "1"], ["1", "1.0"], ["cat", 3], [10**18, 1]], ids=str)
+def test_classes_that_no_label_can_be_read_by_are_refused(
+    served: Served, classes: list[object]
+) -> None:
+    settings = small_spec().to_mapping()
+    settings["meter"] |= {"classes": classes}
+    refused = served.client("admin").post("/meters", json={"name": "m", "settings": settings})
+    assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
+    assert refused.json()["message"].startswith("classes: ")
+
+
+@pytest.mark.parametrize(
+    ("loss", "classes"),
+    [("recall[True]", [False, True]), ("recall[1.0]", ["1.0", "2.0"])],
+)
+def test_a_positive_class_that_no_label_can_be_is_refused(
+    served: Served, loss: str, classes: list[object]
+) -> None:
+    settings = small_spec(loss=loss, rows=100_000, classes=classes).to_mapping()
+    refused = served.client("admin").post("/meters", json={"name": "m", "settings": settings})
+    assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
+    assert refused.json()["message"].startswith(f"loss: '{loss}' given, one of the classes")
+
+
 def test_anybody_may_plan(served: Served) -> None:
     nobody = served.client()
     plan = nobody.post("/plans", json={"settings": SETTINGS}).json()

@@ -75,3 +75,13 @@ def test_a_function_that_the_server_names_is_not_imported_here() -> None:
     there = Asked.elsewhere(asked().request, spec, None)
     assert there.loss is None
     assert there.unknown_labels([pa.array([1.5])]).rows == 0
+
+
+def test_a_class_with_a_colon_is_no_function() -> None:
+    """It had an answer "no reading", which costs labels, and its labels were not checked."""
+    spec = MeterSpec.uniform(
+        steps=4, tolerance=0.2, delta=0.2, signals=2, loss="recall[b:PER]", classes=("O", "b:PER")
+    )
+    assert not spec.may_fail
+    there = Asked.elsewhere(asked().request, spec, None)
+    assert there.unknown_labels([pa.array(["O", "b:LOC"])]).rows == 1

@@ -64,7 +64,7 @@ class Asked:
     ) -> Asked:
         """Return what a server asks for; no function that the server names is imported."""
         # MODULE:FUNCTION would be code of the server's choosing on the labeler's machine.
-        loss = None if ":" in spec.loss else hidden_loss(parse_loss(spec.loss), spec)
+        loss = None if spec.own_loss else hidden_loss(parse_loss(spec.loss), spec)
         classes = classes_in_force(spec, latest)
         return cls.of(request, spec, classes, loss)
 
