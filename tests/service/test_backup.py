@@ -520,6 +520,14 @@ class TestTheFile:
             brought(there, path)  # after a rotation, only the key here opens what lies here
         there.close()
 
+    def test_what_is_restored_belongs_to_its_key(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        """A server that was started without it made a new key, and opened nothing with that."""
+        there = fresh("there")
+        brought(there, saved(site, tmp_path / "b.tar"))
+        assert there.files.read(RECIPIENT).decode().strip() == site.identity.recipient
+
     def test_the_former_key_brings_nothing_among_files_of_a_new_one(
         self, site: Site, room: Room, tmp_path: Path
     ) -> None:

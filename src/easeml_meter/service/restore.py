@@ -81,6 +81,9 @@ def restore(
         for case in cases:
             # Files and journals first: what the books name is there when they are committed.
             case.bring_files()
+        if place.files and not place.files.exists(RECIPIENT):
+            # Or a server that starts here without the key makes one that opens nothing of this.
+            place.files.put(RECIPIENT, f"{place.identity.recipient}\n".encode())
         with place.store.writing() as books:
             if backup.contents.whole and not books.users.all():
                 for table in SITE_TABLES:
