@@ -117,6 +117,19 @@ def test_without_a_key(folder: Path, tmp_path: Path, capsys: Captured) -> None:
     assert not there.exists()
 
 
+def test_a_backup_is_not_checked_without_a_key(
+    tmp_path: Path, folder: Path, capsys: Captured
+) -> None:
+    """Nobody is sent to a backup for the key that this backup needs."""
+    file, there = str(tmp_path / "b.tar"), tmp_path / "there"
+    run(capsys, "backup", file, "-C", str(folder))
+    code, _, err = run(capsys, "restore", file, "--check", "-C", str(there))
+    assert code == 2
+    assert err.endswith(
+        "meter.key: there is no key: put the one that belongs to the backup there\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -80,6 +80,14 @@ def test_login_with_a_token(site: Live, tmp_path: Path, monkeypatch: pytest.Monk
     assert "give --name" in desk.run("login", "--server", site.address).err
 
 
+def test_an_admin_who_logs_in_is_not_sent_to_an_admin(site: Live, tmp_path: Path) -> None:
+    """It is how every new server begins: its first admin has no seat anywhere."""
+    token = site.served.tokens["admin"]
+    shown = Workbench(tmp_path).run("login", "--server", site.address, "--token", token).out
+    assert "an admin gives them" not in shown
+    assert shown.endswith(f"Next: meter user add NAME --server {site.address}\n")
+
+
 @pytest.mark.parametrize("given", ["{} ", " {}", "{}\n", "\t{}", "{} {}", "{}\N{NO-BREAK SPACE}"])
 def test_a_token_with_more_around_it_is_refused_and_not_shown(
     given: str, site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

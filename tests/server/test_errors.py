@@ -33,6 +33,15 @@ def test_unexpected_errors_show_where_and_not_what(served: Served, log: io.Strin
     assert request["status"] == 500
 
 
+def test_an_address_where_nothing_is_comes_back_with_what_to_do(served: Served) -> None:
+    answer = served.client().post("/api/v1/login")  # below /api/v1 already: it is there twice
+    assert (answer.status_code, answer.json()["error"]) == (404, "not-found")
+    line = "POST '/api/v1/api/v1/login': nothing is at this address; /docs lists what there is"
+    assert answer.json()["message"] == line
+    long = served.client().get("/" + "x" * 1000).json()["message"]
+    assert len(long) < 200
+
+
 def test_what_the_database_says_stays_inside(served: Served, log: io.StringIO) -> None:
     add_route(served, StorageError("the books cannot be used: host db.internal refused"))
     answer = served.client().get("/fails/x")

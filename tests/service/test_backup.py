@@ -31,7 +31,7 @@ from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.backup import Backup, Place, back_up, shelve, thin
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
-from easeml_meter.service.place import TEST_SETS, Home, Site
+from easeml_meter.service.place import RECIPIENT, TEST_SETS, Home, Site
 from easeml_meter.service.restore import Restored, _Case, check_backup, restore
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.copies import LEFT_OUT, METER_TABLES, SITE_TABLES
@@ -561,9 +561,26 @@ class TestTheFile:
     def test_another_key_is_refused(self, site: Site, room: Room, tmp_path: Path) -> None:
         path = saved(site, tmp_path / "b.tar")
         there = make_site(tmp_path / "there", f"sqlite:///{tmp_path / 'there.db'}")
-        with pytest.raises(InvalidInput, match="put the key that belongs to it in place"):
-            brought(there, path)
+        with pytest.raises(InvalidInput, match=r"--key FILE.* leave the one here"):
+            brought(there, path)  # after a rotation, only the key here opens what lies here
         there.close()
+
+    def test_what_is_restored_belongs_to_its_key(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        """A server that was started without it made a new key, and opened nothing with that."""
+        there = fresh("there")
+        brought(there, saved(site, tmp_path / "b.tar"))
+        assert there.files.read(RECIPIENT).decode().strip() == site.identity.recipient
+
+    def test_the_former_key_brings_nothing_among_files_of_a_new_one(
+        self, site: Site, room: Room, tmp_path: Path
+    ) -> None:
+        """It was brought, and neither key opened all that lay there."""
+        path = saved(site, tmp_path / "b.tar")
+        site.files.put(RECIPIENT, b"age1another\n")
+        with pytest.raises(InvalidInput, match="the files here belong to age1another: nothing was"):
+            brought(site, path)
 
     @pytest.mark.parametrize("form", ["tar", "zip"])
     def test_it_is_restored_from_this_form_and_the_one_before(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -319,6 +320,16 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "text.npy": (b"hush, no numpy at all", NO_NPY),
     "header.npy": (b"\x93NUMPY\x01\x00\x02\x00{}", NO_NPY),
     "version.npy": (b"\x93NUMPY\x07\x00", NO_NPY),
+    "packed.csv": (gzip.compress(b"a,b\n1,hush\n"), "packed by gzip: unpack it first"),
+    "packed.jsonl": (gzip.compress(b'{"a": "hush"}\n'), "packed by gzip: unpack it first"),
+    "book.csv": (b'PK\3\4"hush"', "a zip file or a spreadsheet (.xlsx): save the sheet as CSV"),
+    "parquet.csv": (b'PAR1"hush"', "a Parquet file: let its name end in .parquet"),
+    "arrow.tsv": (b'ARROW1\0\0"hush"', "an Arrow file: let its name end in .arrow"),
+    "wide.csv": ("a,b\n1,hush\n".encode("utf-16"), "UTF-16: write the file as UTF-8"),
+    "wide.json": ('[{"a": "hush"}]'.encode("utf-16"), "UTF-16: write the file as UTF-8"),
+    "rows.csv.gz": (b"hush", "ending '.gz' given, one of .parquet"),
+    "rows.gz": (b"hush", ".npy needed: unpack it first"),
+    "rows.xlsx": (b"hush", ".npy needed: save the sheet as CSV"),
     "rows.xls": (b"hush", "ending '.xls' given, one of .parquet"),
     "rows": (b"hush", "no ending given, one of .parquet"),
     "rows." + "x" * 200: (b"hush", "(201 characters) given, one of .parquet"),
@@ -337,6 +348,13 @@ def test_a_broken_file_is_one_line_without_content(
     assert message in line
     assert line.startswith((f"{path}: ", "...'"))
     assert os.listdir(tmp_path) == [name]
+
+
+def test_semicolons_between_fields_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("id;label\n1;hush\n")
+    with pytest.raises(InvalidInput, match="'id;label', separated by semicolons: write commas"):
+        open_table(path).require("label", "label column")
 
 
 @pytest.mark.parametrize(

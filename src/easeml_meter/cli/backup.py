@@ -168,6 +168,10 @@ def restore(
             database, key, opened = settings.database_url, settings.key_file, opened_site(settings)
         # A backup that is only checked must not bring its key here.
         if check:
+            if not key.is_file():
+                other = ", or name it (--key FILE)" if home is None else ""
+                needed = f"there is no key: put the one that belongs to the backup there{other}"
+                raise InvalidInput(f"{key}: {needed}")
             checked = check_backup(SYSTEM, Identity.read(key), source, name=name)
             _echo_checked(checked, as_json=as_json)
             return

@@ -175,6 +175,8 @@ def login(place: MeterPlace, name: str | None, token: str | None, as_json: bool)
     if meters:
         click.echo(f"your meters: {', '.join(each['name'] for each in meters)}")
         next_step(replace(place, meter=meters[0]["name"]), "status")
+    elif me["user"]["admin"]:
+        next_step(place, "user add NAME")
     else:
         click.echo("you have no seat at any meter yet: an admin gives them with meter seat give")
 

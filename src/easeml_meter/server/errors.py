@@ -23,6 +23,7 @@ from easeml_meter.errors import (
     TooMany,
 )
 from easeml_meter.server.request_ids import REQUEST
+from easeml_meter.tables.wording import excerpt
 
 _LOG = logging.getLogger(__name__)
 
@@ -113,7 +114,11 @@ def install(app: FastAPI) -> None:
         # A body that cannot be read at all is as invalid as one that says the wrong things.
         status = 422 if error.status_code == 400 else error.status_code
         code = _WORDS.get(status, "failed")
-        answer = error_response(status, Problem(error=code, message=str(error.detail)))
+        message = str(error.detail)
+        if status == 404:
+            asked = f"{request.method} {excerpt(request.scope['path'])}"
+            message = f"{asked}: nothing is at this address; /docs lists what there is"
+        answer = error_response(status, Problem(error=code, message=message))
         answer.headers.update(error.headers or {})
         if status == 405:  # the router knows only the methods of the first route that fits
             documented = app.openapi()["paths"].get(route_of(request.scope), {})

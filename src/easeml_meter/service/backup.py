@@ -354,7 +354,8 @@ class Backup:
         if self.contents.recipient != identity.recipient:
             raise InvalidInput(
                 f"{self._path}: sealed to the key {self.contents.recipient}, and the key here is "
-                f"{identity.recipient}: put the key that belongs to it in place first"
+                f"{identity.recipient}: give the first one's file (at a server, --key FILE) and an "
+                "empty folder; leave the one here where it is"
             )
         if not hmac.compare_digest(self._signature, _signature(self._manifest, identity)):
             raise _damaged(self._path)

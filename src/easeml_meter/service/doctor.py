@@ -37,10 +37,7 @@ _SECONDS = 10
 _NAMES = 100
 """How many sealed files, and how many validation sets, are looked for: those in use first."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_LOST = (
-    "correct the setting files, or bring the files back from a backup (after meter restore, start "
-    "meter serve once)"
-)
+_LOST = "correct the setting files, or bring the files back from a backup"
 _UNCOMPARED = ok("clock", "no database to compare it with")
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, Entry, Event, TestSet, stamp
-from easeml_meter.errors import DamagedBackup, MeterError, NotFound, invalid
+from easeml_meter.errors import DamagedBackup, InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.audit import restorations, verify
 from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.holdings import faults
 from easeml_meter.service.journal import reconcile
-from easeml_meter.service.place import TEST_SETS, Site, Workspace
+from easeml_meter.service.place import RECIPIENT, TEST_SETS, Site, Workspace
 from easeml_meter.service.testsets.elsewhere import claim, refuse_claimed
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
@@ -62,12 +62,13 @@ def restore(
     are revoked. On a shelf, `name` chooses the backup.
 
     Raises:
-        InvalidInput: the backup cannot be read, or belongs to another key.
+        InvalidInput: the backup, or what is here, belongs to another key.
         MeterError: it is damaged, or contradicts what is here; nothing is restored.
         NotFound: it has no such meter.
     """
     with Backup.open(source, name) as backup:
         backup.check(place.identity)
+        _check_owner(place, source)
         chosen = [each for each in backup.contents.meters if meter in (None, each.id)]
         if not chosen and (meter is not None or place.single):
             raise NotFound(f"{source}: holds no such meter")
@@ -80,6 +81,9 @@ def restore(
         for case in cases:
             # Files and journals first: what the books name is there when they are committed.
             case.bring_files()
+        if place.files and not place.files.exists(RECIPIENT):
+            # Or a server that starts here without the key makes one that opens nothing of this.
+            place.files.put(RECIPIENT, f"{place.identity.recipient}\n".encode())
         with place.store.writing() as books:
             if backup.contents.whole and not books.users.all():
                 for table in SITE_TABLES:
@@ -92,6 +96,20 @@ def restore(
         for case in cases:
             case.space.files.remove(_RESTORING)
     return restored
+
+
+def _check_owner(place: Place, source: Path | str) -> None:
+    """Refuse a key that is not of the files here: what it brought would not open beside them."""
+    try:
+        noted = place.files.read(RECIPIENT).decode().strip() if place.files else None
+    except FileNotFoundError:
+        return
+    keys = [each.recipient for each in (place.identity, place.identity.former) if each]
+    if noted and noted not in keys:
+        raise InvalidInput(
+            f"{source}: sealed to the key {keys[0]}, and the files here belong to {noted}: "
+            "nothing was restored; restore it into an empty folder"
+        )
 
 
 @needs(Permission.OPERATE)

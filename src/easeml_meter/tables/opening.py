@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -39,6 +40,20 @@ FORMATS: dict[str, type[FileTable]] = {
     ".json": JsonArrayTable,
     ".npy": NpyTable,
 }
+
+_UNPACK, _SAVE = "unpack it first", "save the sheet as CSV"
+_REMEDIES = {".gz": _UNPACK, ".zip": _UNPACK, ".xlsx": _SAVE, ".xls": _SAVE, ".ods": _SAVE}
+"""What to do about files that are often given, and not read."""
+
+_NOT_TEXT = {
+    b"\x1f\x8b": f"packed by gzip: {_UNPACK}",
+    b"PK\3\4": f"a zip file or a spreadsheet (.xlsx): {_SAVE}",
+    b"PAR1": "a Parquet file: let its name end in .parquet",
+    b"ARROW1": "an Arrow file: let its name end in .arrow",
+    codecs.BOM_UTF16_LE: "UTF-16: write the file as UTF-8",
+    codecs.BOM_UTF16_BE: "UTF-16: write the file as UTF-8",
+}
+"""How files begin that are called .csv or .json, and are none: a parser blames their contents."""
 
 
 def open_table(
@@ -95,18 +110,30 @@ def _open(path: Given, manner: Manner) -> FileTable:
     ending = source.suffix.lower()
     if ending not in FORMATS:
         given = f"ending {excerpt(ending, 20)}" if ending else "no ending"
-        raise InvalidInput(f"{named(path)}: {given} given, one of {' '.join(FORMATS)} needed")
+        needed = f"one of {' '.join(FORMATS)} needed"
+        remedy = f": {_REMEDIES[ending]}" if ending in _REMEDIES else ""
+        raise InvalidInput(f"{named(path)}: {given} given, {needed}{remedy}")
     stamp = stamp_of(source)
     if not stamp[2]:
         raise InvalidInput(f"{named(path)}: an empty file given, one row per example needed")
     kind = FORMATS[ending]
     with reading(source, kind.kind):
+        if issubclass(kind, CsvTable | JsonTable | JsonArrayTable):
+            _check_text(source)
         table = kind.open(source, stamp, manner)
         if limits := table.limits:
             limits.check("most_columns", len(table.columns))
             limits.check("most_rows", table.rows or 0)
         _check(table)
     return table
+
+
+def _check_text(source: Source) -> None:
+    with source.open("rb") as stream:
+        begins = stream.read(max(map(len, _NOT_TEXT)))
+    for magic, what in _NOT_TEXT.items():
+        if begins.startswith(magic):
+            raise InvalidInput(f"it is {what}")
 
 
 def _check(table: Table) -> None:

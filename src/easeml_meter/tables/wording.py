@@ -29,6 +29,8 @@ def no_column(wanted: str, names: Sequence[str]) -> str:
     few = [name for name in small if len(name) <= LONGEST][:1000]
     near = difflib.get_close_matches(wanted[:LONGEST].lower(), few, 1, 0.75)
     there = f"there are {some(names) or 'none'}"
+    if len(names) == 1 and ";" in names[0]:
+        there += ", separated by semicolons: write commas"
     meant = f"did you mean {excerpt(small[near[0]])}? {there}" if near else there
     return f"no column {excerpt(wanted)} ({meant})"
 
