@@ -323,7 +323,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "packed.csv": (gzip.compress(b"a,b\n1,hush\n"), "packed by gzip: unpack it first"),
     "packed.jsonl": (gzip.compress(b'{"a": "hush"}\n'), "packed by gzip: unpack it first"),
     "book.csv": (b'PK\3\4"hush"', "a zip file or a spreadsheet (.xlsx): save the sheet as CSV"),
-    "parquet.csv": (b'PAR1"hush"', "a Parquet file: let its name end in .parquet"),
+    "parquet.csv": (b'PAR1\x15"hush"', "a Parquet file: let its name end in .parquet"),
     "arrow.tsv": (b'ARROW1\0\0"hush"', "an Arrow file: let its name end in .arrow"),
     "wide.csv": ("a,b\n1,hush\n".encode("utf-16"), "UTF-16: write the file as UTF-8"),
     "wide.json": ('[{"a": "hush"}]'.encode("utf-16"), "UTF-16: write the file as UTF-8"),
@@ -334,6 +334,12 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "rows": (b"hush", "no ending given, one of .parquet"),
     "rows." + "x" * 200: (b"hush", "(201 characters) given, one of .parquet"),
 }
+
+
+@pytest.mark.parametrize("name", ["PAR1", "ARROW1"])
+def test_a_column_may_be_called_as_a_format_begins(tmp_path: Path, name: str) -> None:
+    (tmp_path / "rows.csv").write_text(f"{name},b\n1,2\n")
+    assert open_table(tmp_path / "rows.csv").columns == (name, "b")
 
 
 @BOTH

@@ -48,8 +48,8 @@ _REMEDIES = {".gz": _UNPACK, ".zip": _UNPACK, ".xlsx": _SAVE, ".xls": _SAVE, ".o
 _NOT_TEXT = {
     b"\x1f\x8b": f"packed by gzip: {_UNPACK}",
     b"PK\3\4": f"a zip file or a spreadsheet (.xlsx): {_SAVE}",
-    b"PAR1": "a Parquet file: let its name end in .parquet",
-    b"ARROW1": "an Arrow file: let its name end in .arrow",
+    b"PAR1\x15": "a Parquet file: let its name end in .parquet",
+    b"ARROW1\0": "an Arrow file: let its name end in .arrow",
     codecs.BOM_UTF16_LE: "UTF-16: write the file as UTF-8",
     codecs.BOM_UTF16_BE: "UTF-16: write the file as UTF-8",
 }
