@@ -114,7 +114,11 @@ def test_rows_with_a_judge_are_looked_at_before_they_are_sent(
         expect(looked.nth(1)).to_contain_text('There is no column "word"')
         assert found.violations() == []
         page.get_by_label("Judge column").fill("judge")
-        page.get_by_role("button", name="Encrypt and send").click()
+        send = page.get_by_role("button", name="Encrypt and send")
+        send.hover()
+        page.mouse.down()  # ends the typing, so the file is looked at again
+        page.wait_for_timeout(300)
+        page.mouse.up()
         expect(page.locator("main")).to_contain_text("Test set 1 is active, with 350 rows.")
 
 

@@ -101,16 +101,27 @@ function* remarks(columns) {
   yield [!others.length, others.length ? `a label that is no class in ${rowsOf(others.length)}: ${names}` : "every label is a class"];
 }
 
+// A press on the button ends the typing, which has the file looked at again. What that shows must not
+// move the button away before it is let go: the press would be lost.
+let pressed = null;
+form.addEventListener("pointerdown", () => {
+  pressed = new Promise((resolve) => {
+    for (const end of ["pointerup", "pointercancel"]) {
+      document.addEventListener(end, () => setTimeout(resolve), { once: true });
+    }
+  });
+});
+
 async function look() {
   const [file] = form.elements.file.files;
-  looked.replaceChildren();
-  if (!file) return;
   let columns = null;
   try {
-    columns = await columnsOf(file);
+    columns = file && (await columnsOf(file));
   } catch {
     // The server says better what is wrong with it.
   }
+  await pressed;
+  looked.replaceChildren();
   for (const [good, words] of columns ? remarks(columns) : []) {
     const line = document.createElement("li");
     line.className = good ? "good" : "bad";
