@@ -8,7 +8,6 @@ statements that the books are asked; ids and times aside.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import tempfile
@@ -17,7 +16,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import httpx
 import numpy as np
@@ -26,9 +24,6 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.properties.stories import (
     INPUTS_SEED,
     JUDGE,
@@ -55,11 +50,6 @@ from tests.server.driving import (
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Clock, Labels, rows, small_spec
 
-from easeml_meter.errors import MeterError
-from easeml_meter.server.traces import Traces
-from easeml_meter.server.worker import tasks
-from easeml_meter.service.jobs import ThreadRunner
-from easeml_meter.service.submissions import queue
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.choosing import NO_LABEL
 
@@ -117,13 +107,6 @@ def statements() -> Iterator[list[str]]:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-def _whole(span: ReadableSpan, kind: str = "SpanKind.SERVER") -> str:
-    """Write everything that a span holds, without how long it took."""
-    plain = json.loads(span.to_json())
-    assert plain["kind"] == kind
-    return json.dumps({name: each for name, each in plain.items() if not name.endswith("_time")})
-
-
 @dataclass
 class Side:
     """One of the two servers, and what its developer sees."""
@@ -132,7 +115,6 @@ class Side:
     folder: Path
     labels: Labels
     spec: MeterSpec
-    spans: InMemorySpanExporter
     last: bytes = b""
     lines: Lines = field(default_factory=Lines)
 
@@ -157,7 +139,6 @@ class Side:
         level = logger.level
         logger.setLevel(logging.DEBUG)
         self.lines.lines.clear()
-        self.spans.clear()
         try:
             with statements() as executed:
                 answer = self.send(method, path, **options)
@@ -170,7 +151,6 @@ class Side:
             "body": IDS.sub("<id>", answer.content.decode("latin-1")),
             "log": list(self.lines.lines),
             "work": executed,
-            "spans": [IDS.sub("<id>", _whole(span)) for span in self.spans.get_finished_spans()],
         }
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -196,12 +176,8 @@ def two_sides(
         sides = []
         for labels in (first, second):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            spans = InMemorySpanExporter()
-            provider = TracerProvider(shutdown_on_exit=False)
-            provider.add_span_processor(SimpleSpanProcessor(spans))
-            free: dict[str, Any] = {"traces": Traces(provider), "requests_per_second": 0}
-            served = stack.enter_context(serve(folder / "site", clock=Clock(), **free))
-            sides.append(kind(served, folder, labels, spec, spans))
+            free = serve(folder / "site", clock=Clock(), requests_per_second=0)
+            sides.append(kind(stack.enter_context(free), folder, labels, spec))
         yield sides
 
 
@@ -325,37 +301,12 @@ def test_a_check_does_not_depend_on_the_labels_at_all() -> None:
             assert '"validation_loss":0.15' in str(shown[0]["body"])
 
 
-def test_the_trace_of_a_model_shows_who_queued_it_and_not_how_it_fared() -> None:
-    labels, shown = np.zeros(ROWS, dtype=np.int64), []
-    fared = (MeterError("label 1 of row 7"), RuntimeError("label 1 of row 7"))
-    with two_sides(labels, labels, small_spec(models=True, inputs="hidden")) as sides:
-        for side, error in zip(sides, fared, strict=True):
-            model = packed(model_onnx=b"x")
-            asked = side.ask("POST", "/submissions", params={"model": "m"}, content=model)
-            assert asked["status"] == 202, asked
-            (request,) = side.spans.get_finished_spans()
-            side.spans.clear()
-            state = side.served.app.state
-            worker = ThreadRunner(side.served.site, *tasks(state.settings, state.traces))
-            with mock.patch.object(queue, "answer", side_effect=error) as answered:
-                assert worker.run_next()
-            assert answered.called
-            (job,) = side.spans.get_finished_spans()
-            (link,) = job.links
-            assert link.context.span_id == getattr(request.context, "span_id", None)
-            shown.append(IDS.sub("<id>", _whole(job, "SpanKind.CONSUMER")))
-    assert shown[0] == shown[1]
-    assert "label" not in shown[0]
-
-
 def test_the_comparison_sees_a_difference() -> None:
     """Two servers whose signals differ do not look the same to it."""
     labels = np.zeros(ROWS, dtype=np.int64)
     with two_sides(labels, 1 - labels, small_spec(inputs="public")) as sides:
         shown = [perform(side, ("submit", ([0] * ROWS, 0)), 0) for side in sides]
         assert shown[0] != shown[1]
-        assert shown[0]["spans"] == shown[1]["spans"]
-        assert str(shown[0]["spans"]).count("SpanKind.SERVER") == 1
         seen = [side.ask("GET", "/status") for side in sides]
         assert seen[0] != seen[1]
         assert sides[0].metrics() == sides[1].metrics()

@@ -20,7 +20,6 @@ from tests.service.helpers import actor_of, small_spec
 from easeml_meter.core.people import Role, User
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
-from easeml_meter.server.traces import Traces
 from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.meters import create_meter
@@ -133,7 +132,6 @@ def serve(
     *,
     clock: Clock = utc_now,
     database: str | None = None,
-    traces: Traces | None = None,
     **settings: Any,
 ) -> Iterator[Served]:
     """Make a site in a folder with the user `admin` and, without a seat anywhere, `stranger`."""
@@ -149,7 +147,7 @@ def serve(
         room=chosen.room,
     )
     with start_blocking_portal() as portal:
-        served = Served(site, create_app(site, chosen, traces), portal)
+        served = Served(site, create_app(site, chosen), portal)
         _share_routes(served.app)
         served.add_user("admin", admin=True)
         served.add_user("stranger")

@@ -131,7 +131,7 @@ def test_a_unit_reaches_what_lies_in_a_home() -> None:
 
 @pytest.mark.parametrize("kind", Kind)
 def test_every_unit_takes_variables_from_a_file_that_need_not_exist(kind: Kind) -> None:
-    """Those of S3 (AWS_...) and of traces (OTEL_...) are no settings of the program."""
+    """Those of S3 (AWS_...) are no settings of the program."""
     text = unit(kind, POSTGRESQL, FILE)
     assert said(text, "EnvironmentFile") == ["-/etc/meter.env"]
     assert text.index("EnvironmentFile=") < text.index("ExecStart")

@@ -31,9 +31,6 @@ TOKEN = "token"  # noqa: S105 - the name of an option
 ASKED = "ask"
 """The option that says which of the meter's questions it is asked."""
 
-TRACE = "trace"
-"""The option that names the span of the request that queued it, where traces are made."""
-
 WAITS = (1, 5, 15, 60, 300, 900, 1800, 3600, 14400)
 """Seconds in the queue: the bounds between which waits are counted, for operators."""
 
@@ -102,11 +99,6 @@ class Ticket:
     def token(self) -> str:
         """Id of the token it came with, if that has a pace; else empty."""
         return self.options.get(TOKEN, "")
-
-    @property
-    def trace(self) -> str:
-        """The `traceparent` of the request that queued it; empty: no trace was made."""
-        return self.options.get(TRACE, "")
 
     def reaching(self, test_set: int, validation: int) -> Ticket:
         """Return it with the mark that it is about to run on hidden rows."""

@@ -17,15 +17,12 @@ from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.middleware import Frame
 from easeml_meter.server.oidc import provider_of
 from easeml_meter.server.settings import Settings
-from easeml_meter.server.traces import Traces
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
 from easeml_meter.version import __version__
 
 
-def create_app(
-    site: Site, settings: Settings, traces: Traces | None = None, *, server: int | None = None
-) -> FastAPI:
+def create_app(site: Site, settings: Settings, *, server: int | None = None) -> FastAPI:
     """Return the application that serves a site, as the process of a number.
 
     `app.state.stopping` is set when the server stops; requests that wait for something look at it.
@@ -50,7 +47,6 @@ def create_app(
     app.state.providing = Apart()
     app.state.provider = provider_of(settings)
     app.state.metrics = Metrics()
-    app.state.traces = traces
     app.state.stopping = threading.Event()
     app.state.worker = None
     app.state.callers = callers(site)
@@ -62,7 +58,5 @@ def create_app(
         app.include_router(router, prefix=PREFIX)
     document.install(app)
     web.install(app)
-    app.add_middleware(
-        Frame, settings=settings, metrics=app.state.metrics, shape=web.shape, traces=traces
-    )
+    app.add_middleware(Frame, settings=settings, metrics=app.state.metrics, shape=web.shape)
     return app

@@ -16,7 +16,6 @@ from easeml_meter.server.limits import USER, Body, HeldBytes
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.request_ids import HEADER, REQUEST, Trusted
 from easeml_meter.server.settings import Settings
-from easeml_meter.server.traces import Traces
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,10 +50,8 @@ class Frame:
         settings: Settings,
         metrics: Metrics,
         shape: Shape = _plain,
-        traces: Traces | None = None,
     ) -> None:
         self._app = app
-        self._traces = traces
         self._trusted = Trusted(settings.trusted_proxy)
         self._shape = shape
         self._hosts = {name.lower() for name in settings.allowed_host}
@@ -69,20 +66,12 @@ class Frame:
         request_id = self._trusted.request_id(scope)
         known = REQUEST.set(request_id)
         try:
-            if self._traces is None:
-                await self._answer(scope, receive, send, request_id)
-                return
-            parent = Headers(scope=scope).get("traceparent", "")
-            # Only our own proxy names a parent: a stranger could join the traces of others.
-            parent = parent if self._trusted.sent(scope) else ""
-            with self._traces.request(request_id, parent) as span:
-                status = await self._answer(scope, receive, send, request_id)
-                span.end(_method(scope), route_of(scope), status)
+            await self._answer(scope, receive, send, request_id)
         finally:
             REQUEST.reset(known)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
-        """Answer a request, whatever happens; return the status, 0 if nobody heard it."""
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        """Answer a request, whatever happens."""
         started = time.perf_counter()
         status = 0
         body = Body(scope, self._held)
@@ -124,7 +113,6 @@ class Frame:
         finally:
             body.end()
             self._note(scope, status, time.perf_counter() - started)
-        return status
 
     def _named(self, scope: Scope) -> bool:
         """Whether a request came to a name of this server."""

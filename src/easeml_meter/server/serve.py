@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import socket
 import ssl
 import threading
@@ -27,7 +26,6 @@ from easeml_meter.server.doctor import mail_server
 from easeml_meter.server.idempotency import forget_old_keys
 from easeml_meter.server.request_ids import Peers
 from easeml_meter.server.settings import Settings
-from easeml_meter.server.traces import traces_of
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import forget_guesses
 from easeml_meter.service.jobs import runner
@@ -95,11 +93,10 @@ def _serve(
     new_admin_token: bool,
 ) -> None:
     clear_runs()  # what a server that was killed left of the models that it ran
-    traces = traces_of(os.environ)  # wrong variables are told now
     site = open_site(settings)
     try:
         worker.prepare(site)
-        app = create_app(site, settings, traces, server=server)
+        app = create_app(site, settings, server=server)
         connections = Connections(settings)
         config = _config(app, settings, connections)
         with _listen(settings, connections) as listening, _background(app, sender):
@@ -119,8 +116,6 @@ def _serve(
     finally:
         # Last: the background threads, which ended above, use the books until they are done.
         site.close()
-        if traces is not None:
-            traces.close()
 
 
 def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str], None]) -> str:
@@ -236,7 +231,7 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
     if site.store.dialect == "sqlite":
         # No other process serves SQLite, so models run here. On PostgreSQL that is for `meter
         # worker`.
-        app.state.worker = runner(site, *worker.tasks(settings, app.state.traces))
+        app.state.worker = runner(site, *worker.tasks(settings))
         runners.append(app.state.worker)
 
     def collecting() -> None:

@@ -28,7 +28,7 @@ After=network-online.target postgresql.service
 Type={type}
 User={account}
 Group={account}
-# Variables of S3 (AWS_...) and of traces (OTEL_...). systemd reads it, so it may be root's alone.
+# Variables of S3 (AWS_...). systemd reads it, so it may be root's alone.
 EnvironmentFile=-{environment}
 """
 

@@ -11,13 +11,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
-from easeml_meter.server.traces import Traces, traces_of
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.holdings import check_mounted
 from easeml_meter.service.jobs import QueueRunner, Runner, Work
@@ -91,38 +89,24 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
 
 
 def _work(settings: Settings, tell: Callable[[str], None], heartbeat: float) -> None:
-    traces = traces_of(os.environ)  # wrong variables are told now
     site = site_of(settings)
     try:
-        running = QueueRunner(site, *tasks(settings, traces), heartbeat=heartbeat)
+        running = QueueRunner(site, *tasks(settings), heartbeat=heartbeat)
         # Before the first job: with another key, nothing that waits could be opened.
         check_key(site)
         work(running, tell, patience=settings.shutdown_seconds)
     finally:
         site.close()
-        if traces is not None:
-            traces.close()
 
 
-def tasks(settings: Settings, traces: Traces | None = None) -> tuple[Work, ...]:
+def tasks(settings: Settings) -> tuple[Work, ...]:
     """Return what runs models: one runner does all of it, so that no two compete for a machine."""
     from easeml_meter.report.page import html_page
 
     conditions = Conditions(
         executor=settings.executor, visible_seconds=60.0 * settings.model_minutes
     )
-    made = answering(conditions), releasing(html_page)
-    return made if traces is None else tuple(_traced(each, traces) for each in made)
-
-
-def _traced(work: Work, traces: Traces) -> Work:
-    """Return work that makes a span of each job."""
-
-    def run(site: Site, key: str) -> None:
-        with traces.job(work.queue, work.trace(site, key)):
-            work.run(site, key)
-
-    return replace(work, run=run)
+    return answering(conditions), releasing(html_page)
 
 
 def work(running: Runner, tell: Callable[[str], None], *, patience: float) -> None:

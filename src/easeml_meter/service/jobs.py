@@ -63,8 +63,6 @@ class Work:
     """Does the work for a row, by its id; does nothing if there is none left to do."""
     put_back: Callable[[Site, str], None] = lambda site, key: None
     """Shows in a row that its job waits again, when a runner stops in the middle of it."""
-    trace: Callable[[Site, str], str] = lambda site, key: ""
-    """Returns the `traceparent` of the request that queued a row, if it is known."""
 
 
 class Runner(Protocol):

@@ -41,7 +41,6 @@ from easeml_meter.server.parameters import (
     one_line,
     read_query,
 )
-from easeml_meter.server.traces import current_trace
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
@@ -284,7 +283,6 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
         asked.once,
         keyed,
         asked.ask,
-        trace=current_trace(request),
     )
     found = await _accepted(request, incoming)
     if isinstance(found, KeyedRequest):

@@ -15,7 +15,6 @@ from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.submissions import Ask, MatchingHere, Model
 from easeml_meter.server.parameters import FileName, Id, Tenant
-from easeml_meter.server.traces import current_trace
 from easeml_meter.server.web.history import ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
@@ -49,13 +48,10 @@ async def submit(  # noqa: PLR0917
     # Before the body is read, which may be large.
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
     body = await body_of(visit.request, visit.settings)
-    trace = current_trace(visit.request)
 
     def accepted() -> Response:
         space = visit.site.space(meter)
-        found = queue.accept(
-            actor, space, model, body, matching=matching, ask=ask, titles=titles, trace=trace
-        )
+        found = queue.accept(actor, space, model, body, matching=matching, ask=ask, titles=titles)
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)

@@ -23,7 +23,6 @@ from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import (
     ASKED,
     TOKEN,
-    TRACE,
     TURN,
     WAITS,
     Receipt,
@@ -98,8 +97,6 @@ class Incoming:
     """Which of the meter's questions it is asked; empty: the usual one."""
     titles: Mapping[str, str] = field(default_factory=lambda: NO_TITLES)
     """What its sender calls the files."""
-    trace: str = ""
-    """The `traceparent` of the request that it came with, if traces are made."""
 
     def accepted(self, signal: Signal) -> Accepted:
         """Return what its sender gets for an answer."""
@@ -124,13 +121,11 @@ def accept(
     once: bool = False,
     ask: str = "",
     titles: Mapping[str, str] = NO_TITLES,
-    trace: str = "",
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
     `once`: if a model of that name was answered before, that is the answer. `ask`: which of the
-    meter's questions it is asked. `titles`: what its sender calls the files. `trace`: as in
-    `Incoming`.
+    meter's questions it is asked. `titles`: what its sender calls the files.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -142,9 +137,7 @@ def accept(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(
-        actor, space, model, body, matching, once, ask=ask, titles=titles, trace=trace
-    )
+    incoming = Incoming(actor, space, model, body, matching, once, ask=ask, titles=titles)
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
@@ -220,7 +213,6 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
         "once": "true" if given.once else "",
         TOKEN: given.token,
         ASKED: given.ask,
-        TRACE: incoming.trace,
     }
     content = submitted.content()
     space.check_room(len(content))
@@ -281,14 +273,7 @@ def answering(conditions: Conditions = USUAL) -> Work:
         waiting=_waiting,
         run=lambda site, identifier: work(SYSTEM, site, identifier, conditions),
         put_back=_put_back,
-        trace=_trace,
     )
-
-
-def _trace(site: Site, identifier: str) -> str:
-    with site.reading() as books:
-        ticket = books.submissions.get(identifier)
-    return "" if ticket is None else ticket.trace
 
 
 def _waiting(books: Books) -> list[Job]:
