@@ -85,14 +85,6 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @question_options
 @click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")
 @click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
-@click.option(
-    "--page",
-    type=click.Path(path_type=Path),
-    is_eager=True,
-    expose_value=False,
-    callback=lambda context, _, path: _write_page(context, path),
-    help="Write a page that plans in the browser, and nothing else.",
-)
 @preset_option
 @click.option("--toml", "as_toml", is_flag=True, help="Print the meter.toml of the plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -195,20 +187,6 @@ def _tell(plan: Plan, answer: str, wanted: Plan | None = None, *, as_json: bool)
         click.echo("would need fewer labels.")
     else:
         click.echo("\nNext: meter init makes a meter.")
-
-
-def _write_page(context: click.Context, path: Path | None) -> None:
-    """Write the planner's page, if a file is named for it."""
-    if path is None:
-        return
-    from easeml_meter.report.planner import planner_page
-
-    try:
-        path.write_text(planner_page(), encoding="utf-8")
-    except OSError as error:
-        raise invalid("page", str(path), f"cannot be written: {error.strerror or error}") from None
-    click.echo(f"Next: open {path} in a browser, or host it anywhere: it loads nothing else.")
-    context.exit()
 
 
 def _compared(wanted: Plan, labels: int) -> str:
