@@ -48,7 +48,6 @@ PAGES = (
     Page("join", None, "/join", "By an invitation, one chooses a password"),
     Page("planner", None, "/planner", "How many labels a test set needs"),
     Page("not-found", None, "/no-such-page", "An address that leads nowhere"),
-    Page("styleguide", None, "/styleguide", "The parts of all pages, for those who build them"),
     Page("meters", "dan", "/meters", "All meters, those first that wait for you"),
     Page("meter", "dan", "/meters/{mail-filter}", "A meter that is nearly spent"),
     Page("meter-new", "dan", "/meters/{comment-filter}", "A meter with most answers left"),

@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Furnished]:
 
 
 STARTS: dict[str | None, list[str]] = {
-    None: ["/sign-in", "/planner", "/no-such-page", "/styleguide", "/docs"],
+    None: ["/sign-in", "/planner", "/no-such-page", "/docs"],
     "developer": ["/meters", "/meters/ACTIVE", "/meters/RELEASED", "/meters/REQUESTED"],
     "labeler": ["/meters/ACTIVE/labels", "/meters/REQUESTED/labels", "/meters/RELEASED/labels"],
     "runner": ["/meters/ACTIVE"],

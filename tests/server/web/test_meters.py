@@ -285,7 +285,7 @@ def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(
     submit(served.client("developer"), meter, begin(served, meter, tmp_path))
     visitor = Visitor(served, "developer")
     tabs = [f"/meters/{meter}/{tab}" for tab in ("promise", "test-sets", "validation", "settings")]
-    paths = ("/meters", f"/meters/{meter}", *tabs, "/nowhere", "/styleguide")
+    paths = ("/meters", f"/meters/{meter}", *tabs, "/nowhere")
     pages = [visitor.get(path).text for path in paths]
     pages.append(visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2").text)
     pages.append(Visitor(served).get("/sign-in").text)

@@ -7,7 +7,8 @@ from fastapi import APIRouter
 from tests.server.helpers import Served
 
 from easeml_meter.errors import MeterError, StorageError
-from easeml_meter.server.web.pages import VisitHere, static_address
+from easeml_meter.report.palette import contrast
+from easeml_meter.server.web.pages import TOKENS, VisitHere, static_address, static_text
 
 from .helpers import Visitor, cookies_of, words
 
@@ -154,3 +155,28 @@ class TestStaticFiles:
 
     def test_pages_are_not_kept(self, served: Served) -> None:
         assert Visitor(served, "admin").get("/meters").headers["cache-control"] == "no-store"
+
+
+def tokens() -> dict[str, tuple[str, str]]:
+    """Return the design tokens, with their value on a light and on a dark page."""
+    light, _, dark = static_text(TOKENS).partition("@media (prefers-color-scheme: dark)")
+    declared = re.compile(r"(--[a-z0-9-]+): ([^;]+);")
+    darker = dict(declared.findall(dark))
+    return {name: (value, darker.get(name, value)) for name, value in declared.findall(light)}
+
+
+def test_every_token_is_used_and_every_colour_is_a_token() -> None:
+    style = static_text("style.css")
+    assert {name for name in tokens() if f"var({name})" not in style} == set()
+    own = style[style.index(".skip") :]
+    assert re.findall(r"#[0-9a-f]{3,8}\b|rgb\(", own) == []
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_the_worst_band_is_the_most_visible_in_both_schemes(scheme: int) -> None:
+    found = {name: values[scheme] for name, values in tokens().items()}
+    bands = [contrast(found[f"--b{band}"], found["--surface"]) for band in range(1, 6)]
+    assert bands[2] < bands[3] < bands[4]
+    assert max(bands) == bands[4]
+    for band in range(1, 6):
+        assert contrast(found[f"--b{band}-on"], found[f"--b{band}"]) >= 4.5

@@ -33,7 +33,6 @@ from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
 from easeml_meter.server.web.seats import router as seats
 from easeml_meter.server.web.stories import router as stories
-from easeml_meter.server.web.styleguide import router as styleguide
 from easeml_meter.server.web.submissions import router as submitting
 from easeml_meter.server.web.testsets import router as labeling
 from easeml_meter.server.web.tokens import router as tokens
@@ -61,7 +60,6 @@ ROUTERS = [
     users,
     seats,
     documentation,
-    styleguide,
 ]
 
 _FOR_PROGRAMS = ("/api/", "/healthz", "/readyz", "/metrics")
