@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam integrations manifests format constraints sbom clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs verify fuzz wheel bench redteam integrations manifests format constraints sbom clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -54,13 +54,10 @@ imports: for-work ## the import rules between the package's parts
 unit: for-work ## the tests, without the slow proofs
 	$(UNIT) -m "not verify"
 
-docs: for-work ## the documentation site, into out/site
+docs: for-work ## the documentation site, with the reference made from the code, into out/site
+	@rm -rf out/docs && mkdir -p out && cp -R docs out/docs
+	$(BIN)/python scripts/reference.py out/docs/reference
 	$(BIN)/zensical build --strict
-
-reference: for-work ## rewrite the reference pages, examples and a picture from the code
-	$(BIN)/python scripts/examples.py
-	$(BIN)/python scripts/reference.py
-	$(BIN)/python scripts/consistent_tree.py
 
 screenshots: for-work ## pictures of every page for README and docs, and how each is built
 	$(BIN)/python -m tests.demo.pages

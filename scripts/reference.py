@@ -1,6 +1,6 @@
 """Write the reference pages from the code: commands, routes of the API, names of the package.
 
-python scripts/reference.py [FOLDER]      (default: docs/reference)
+python scripts/reference.py FOLDER
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ import easeml_meter
 from easeml_meter.cli import meter
 from easeml_meter.errors import ANSWERED
 from easeml_meter.server import errors
+from easeml_meter.server.api.document import (
+    PAGE,
+    content_words,
+    default_words,
+    field_rows,
+    type_words,
+)
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-NOTE = "<!-- Written by scripts/reference.py: change the code, then run make reference. -->\n"
 WIDTH = 90
-KEY = "Idempotency-Key"
-_PAGE = "Listed_"
 
 
 # Commands
@@ -79,7 +82,7 @@ def api_page() -> str:
         parts += [f"\n## {tag[0].upper()}{tag[1:]}", *routes]
     parts.append("\n## Objects")
     objects = sorted(document["components"]["schemas"].items())
-    parts += [_object(name, each) for name, each in objects if not name.startswith(_PAGE)]
+    parts += [_object(name, each) for name, each in objects if not name.startswith(PAGE)]
     return "\n".join(parts) + "\n"
 
 
@@ -89,9 +92,8 @@ All paths are below `{errors.PREFIX}`. A running server describes itself at
 `{errors.PREFIX}/openapi.json`; this page is made from the same document. Requests carry a token as
 `Authorization: Bearer emt_...` (from `meter login`, the page "Your account", or `POST /tokens`),
 except for login and plans. A list comes in pages of
-`items`; the `next` of one page is the `after` of the following. What makes something takes an
-`{KEY}`: sent again with the same request, it gets the same answer, and nothing is done
-twice. Every error has the same shape, [Problem](#problem): a word for programs, a line for people.
+`items`; the `next` of one page is the `after` of the following. Every error has the same shape,
+[Problem](#problem): a word for programs, a line for people.
 """
 
 
@@ -107,82 +109,39 @@ def _route(method: str, path: str, route: dict[str, Any]) -> str:
         route["description"].strip(),
         "",
     ]
-    given = [each for each in route.get("parameters", []) if each["name"] != KEY]
-    if given:
+    if given := route.get("parameters"):
         parts += ["| parameter | in | type | |", "| --- | --- | --- | --- |"]
         # A dependency may read some of them: the order of the path is the same for all routes.
         for each in sorted(given, key=lambda each: _position(path, each["name"])):
             about = _cell(each.get("description", ""))
-            kind = _kind(each["schema"]) + _default(each["schema"])
+            kind = type_words(each["schema"], _link) + default_words(each["schema"])
             parts.append(f"| `{each['name']}` | {each['in']} | {kind} | {about} |")
         parts.append("")
     body = route.get("requestBody", {}).get("content", {})
-    parts += [f"Body: {_content(kind, each)}.\n" for kind, each in body.items()]
+    parts += [f"Body: {content_words(kind, each, _link)}.\n" for kind, each in body.items()]
     good = {code: each for code, each in route["responses"].items() if code < "400"}
     bad = sorted(code for code in route["responses"] if code >= "400")
     for code, each in sorted(good.items()):
-        content = [_content(kind, found) for kind, found in each.get("content", {}).items()]
+        content = [
+            content_words(kind, found, _link) for kind, found in each.get("content", {}).items()
+        ]
         parts.append(f"Answer {code}: {', '.join(content) or 'empty'}. Errors: {', '.join(bad)}.")
         bad = bad if len(good) == 1 else []
     return "\n".join(parts).replace(" Errors: .", "")
 
 
-def _content(kind: str, found: dict[str, Any]) -> str:
-    shown = _kind(found.get("schema", {}))
-    return shown if kind == "application/json" and shown != "any" else f"`{kind}`"
-
-
 def _object(name: str, schema: dict[str, Any]) -> str:
     parts = [f"\n### {name}\n", schema.get("description", "").strip(), ""]
     if "enum" in schema:
-        return "\n".join([*parts, f"One of {_kind(schema)}."])
+        return "\n".join([*parts, f"One of {type_words(schema, _link)}."])
+    rows = field_rows(schema, _link)
     parts += ["| field | type | |", "| --- | --- | --- |"]
-    required = schema.get("required", [])
-    for field, each in schema.get("properties", {}).items():
-        about = _cell(each.get("description", ""))
-        needed = "" if field in required else _default(each) or ", may be left out"
-        parts.append(f"| `{field}` | {_kind(each)}{needed} | {about} |")
+    parts += [f"| `{field}` | {kind} | {_cell(text)} |" for field, kind, text in rows]
     return "\n".join(parts)
-
-
-def _kind(schema: dict[str, Any]) -> str:
-    """Name a type in a few words."""
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        if name.startswith(_PAGE):
-            inner = name.removeprefix(_PAGE).removesuffix("_")
-            return "page of objects" if inner.startswith("dict") else f"page of {_link(inner)}"
-        return _link(name)
-    if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"])
-    if "enum" in schema or "const" in schema:
-        return ", ".join(f"`{each}`" for each in schema.get("enum") or [schema["const"]])
-    match schema.get("type"):
-        case "array":
-            return f"list of {_kind(schema.get('items', {}))}"
-        case "object":
-            return "object"
-        case "string" if schema.get("format") == "binary":
-            return "bytes"
-        case "string":
-            return "text"
-        case "integer" | "number" as number:
-            least, most = schema.get("minimum"), schema.get("maximum")
-            bounds = [f" from {least}"] * (least is not None) + [f" to {most}"] * (most is not None)
-            return number + "".join(bounds)
-        case None:
-            return "any"
-        case other:
-            return str(other)
 
 
 def _link(name: str) -> str:
     return f"[{name}](#{name.lower()})"
-
-
-def _default(schema: dict[str, Any]) -> str:
-    value = schema.get("default")
-    return "" if value in (None, "") else f", `{str(value).lower()}` unless given"
 
 
 def _cell(text: str) -> str:
@@ -268,8 +227,8 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pages = {"commands.md": commands_page, "api.md": api_page, "python.md": python_page}
     for name, page in pages.items():
-        (folder / name).write_text(f"{NOTE}\n{page()}", encoding="utf-8")
+        (folder / name).write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    main(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""The documentation site: it builds, its links lead somewhere, and its reference is fresh."""
+"""The documentation site: it builds, and its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -55,8 +55,11 @@ class Quiet(SimpleHTTPRequestHandler):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site as `make docs` does, but elsewhere: tests run side by side."""
     folder = tmp_path_factory.mktemp("docs")
-    shutil.copytree(DOCS, folder / "docs")
+    shutil.copytree(DOCS, folder / "out" / "docs")
     shutil.copy(ROOT / "zensical.toml", folder)
+    script = ROOT / "scripts" / "reference.py"
+    reference = folder / "out" / "docs" / "reference"
+    subprocess.run([sys.executable, str(script), str(reference)], check=True)
     program = Path(sys.executable).with_name("zensical")
     built = subprocess.run(
         [program, "build", "--strict"], cwd=folder, capture_output=True, text=True, check=False
@@ -76,7 +79,8 @@ def test_navigation_names_every_page_once() -> None:
     settings = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
     named = list(pages_of(settings["project"]["nav"]))
     there = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
-    assert sorted(named) == sorted(there)
+    made = [f"reference/{name}.md" for name in ("commands", "api", "python")]
+    assert sorted(named) == sorted(there + made)
 
 
 def problems(pages: dict[Path, Page], site: Path) -> list[str]:
@@ -99,7 +103,7 @@ def problems(pages: dict[Path, Page], site: Path) -> list[str]:
 
 def test_links_lead_somewhere(site: Path) -> None:
     pages = {file.resolve(): Page(file) for file in site.rglob("*.html") if file.name != "404.html"}
-    assert len(pages) == len(list(DOCS.rglob("*.md")))
+    assert len(pages) == len(list(DOCS.rglob("*.md"))) + 3  # the reference
     assert problems(pages, site.resolve()) == []
 
 
@@ -159,18 +163,8 @@ def test_the_picture_of_the_consistent_tree_is_drawn_by_the_code(tmp_path: Path)
     script = ROOT / "scripts" / "consistent_tree.py"
     subprocess.run([sys.executable, str(script), str(written)], check=True)
     kept = (DOCS / "images" / "consistent-tree.svg").read_text(encoding="utf-8")
-    assert kept == written.read_text(encoding="utf-8"), "run make reference"
+    assert kept == written.read_text(encoding="utf-8"), "run scripts/consistent_tree.py"
     assert "step 3: 4 of 25" in kept
-
-
-def test_reference_is_fresh(tmp_path: Path) -> None:
-    script = ROOT / "scripts" / "reference.py"
-    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
-    written = sorted(tmp_path.iterdir())
-    assert [page.name for page in written] == ["api.md", "commands.md", "python.md"]
-    for page in written:
-        kept = (DOCS / "reference" / page.name).read_text(encoding="utf-8")
-        assert kept == page.read_text(encoding="utf-8"), f"{page.name}: run make reference"
 
 
 def claims() -> list[tuple[str, str]]:

@@ -56,7 +56,6 @@ def create_app(site: Site, settings: Settings, *, server: int | None = None) -> 
     app.include_router(health.router)
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)
-    document.install(app)
     web.install(app)
     app.add_middleware(Frame, settings=settings, metrics=app.state.metrics, shape=web.shape)
     return app

@@ -1,4 +1,4 @@
-"""The page of the API: every operation, with an example, and nothing from elsewhere."""
+"""The page of the API: every operation and object, and nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from tests.server.web.helpers import Visitor
 from easeml_meter.server.api.document import operations
 
 
-def test_the_page_shows_every_operation_to_everyone(served: Served) -> None:
+def test_the_page_shows_every_operation_and_object_to_everyone(served: Served) -> None:
     page = Visitor(served).get("/docs")
     assert page.status_code == 200
     text = unescape(page.text)
-    for method, path, operation in operations(served.app.openapi()):
+    document = served.app.openapi()
+    for method, path, operation in operations(document):
         assert f"{method.upper()} {path.removeprefix('/api/v1')}</code>" in text
-        assert operation["x-codeSamples"][0]["source"] in text
-    assert text.count("curl --fail-with-body") == len([*operations(served.app.openapi())])
+        assert f'id="{operation["operationId"]}"' in text
+    objects = {n: s for n, s in document["components"]["schemas"].items() if n[:7] != "Listed_"}
+    for name, schema in objects.items():
+        shown = text.partition(f'<section class="card" id="{name}">')[2].partition("</section>")[0]
+        for field in schema.get("properties", {}):
+            assert f"<code>{field}</code>" in shown, f"{name}.{field}"
+    body = text.partition('id="submit"')[2].partition("</section>")[0]
+    assert 'Answer 200: <a href="#SubmissionShown">SubmissionShown</a>' in body
 
 
 def test_the_page_needs_nothing_from_elsewhere(served: Served) -> None:

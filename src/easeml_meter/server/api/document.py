@@ -1,27 +1,13 @@
-"""The document of the API: names of operations, groups, and an example of each.
-
-Examples are recorded by `scripts/examples.py`, which does everything once at a small server, so
-that they show what is really answered; a test does it again and compares. Ids, keys, secrets and
-times in them are made up.
-"""
+"""The document of the API: names of operations and groups, and how its types read to people."""
 
 from __future__ import annotations
 
-import json
-import shlex
-from collections.abc import Iterator
-from functools import cache
-from importlib.resources import files
+from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import quote, urlencode
 
-from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from easeml_meter.server.errors import PREFIX
-
-SAMPLES = "x-codeSamples"
-"""Where a document says how an operation is called; programs that show documents know it."""
 
 TAGS = [
     {"name": "submissions", "description": "Hand in predictions or models, and read the answer."},
@@ -58,14 +44,6 @@ def operation_id(route: APIRoute) -> str:
     return route.endpoint.__name__
 
 
-@cache
-def examples() -> dict[str, dict[str, Any]]:
-    """Return a request and its answer for each operation."""
-    text = (files("easeml_meter.server.api") / "examples.json").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = json.loads(text)
-    return found
-
-
 def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Yield method, path and description of every operation."""
     for path, methods in document["paths"].items():
@@ -73,78 +51,58 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
             yield method, path, operation
 
 
-def install(app: FastAPI) -> None:
-    """Have an app put examples into its document."""
-    make = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = make()
-            for method, path, operation in operations(document):
-                if "202" in operation["responses"]:
-                    _add_waiting(operation["responses"]["202"]["content"]["application/json"])
-                if (example := examples().get(operation["operationId"])) is not None:
-                    _add(method, path, operation, example)
-        return app.openapi_schema or {}
-
-    app.openapi = openapi  # type: ignore[method-assign]
+PAGE = "Listed_"
+"""How the schemas of pages of objects begin; they are described once, for all."""
 
 
-# Not recorded: whether something waits depends on the kind of database and on workers.
-_WAITING: dict[str, dict[str, Any]] = {
-    "SubmissionShown": {
-        "id": "6543a85f6ff48273067298a6cde74dc9",
-        "state": "queued",
-        "kind": "onnx",
-        "model": "m1",
-        "tenant": 1,
-        "generation": None,
-        "step": None,
-        "created_at": "2026-03-02T09:30:00.000000+00:00",
-        "problem": None,
-        "signal": None,
-    },
-    "Released": {"generation": 1, "state": "waiting", "files": [], "problem": None},
-}
+def type_words(schema: dict[str, Any], link: Callable[[str], str]) -> str:
+    """Describe a type in a few words; `link` writes the name of an object."""
+    if "$ref" in schema:
+        name: str = schema["$ref"].rpartition("/")[2]
+        if name.startswith(PAGE):
+            inner = name.removeprefix(PAGE).removesuffix("_")
+            return "page of objects" if inner.startswith("dict") else f"page of {link(inner)}"
+        return link(name)
+    if "anyOf" in schema:
+        return " or ".join(type_words(each, link) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{each}`" for each in schema.get("enum") or [schema["const"]])
+    match schema.get("type"):
+        case "array":
+            return f"list of {type_words(schema.get('items', {}), link)}"
+        case "object":
+            return "object"
+        case "string" if schema.get("format") == "binary":
+            return "bytes"
+        case "string":
+            return "text"
+        case "integer" | "number" as number:
+            least, most = schema.get("minimum"), schema.get("maximum")
+            bounds = [f" from {least}"] * (least is not None) + [f" to {most}"] * (most is not None)
+            return f"{number}{''.join(bounds)}"
+        case None:
+            return "any"
+        case other:
+            return str(other)
 
 
-def _add_waiting(content: dict[str, Any]) -> None:
-    content["example"] = _WAITING[content["schema"]["$ref"].rpartition("/")[2]]
+def content_words(media: str, content: dict[str, Any], link: Callable[[str], str]) -> str:
+    """Describe what a request or an answer carries: its JSON type, or the type of its bytes."""
+    words = type_words(content.get("schema", {}), link)
+    return words if media == "application/json" and words != "any" else f"`{media}`"
 
 
-def _add(method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> None:
-    given = example.get("path", {}) | example.get("query", {})
-    for parameter in operation.get("parameters", ()):
-        if parameter["name"] in given:
-            parameter["example"] = given[parameter["name"]]
-    content = operation.get("requestBody", {}).get("content", {})
-    if "json" in example:
-        content["application/json"]["example"] = example["json"]
-    answers = operation["responses"][str(example["status"])].get("content", {})
-    if "answer" in example:
-        answers["application/json"]["example"] = example["answer"]
-    operation[SAMPLES] = [{"lang": "Shell", "label": "curl", "source": curl(method, path, example)}]
+def field_rows(
+    schema: dict[str, Any], link: Callable[[str], str]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and description of the fields of an object."""
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        optional = "" if name in required else default_words(field) or ", may be left out"
+        yield name, type_words(field, link) + optional, field.get("description", "")
 
 
-def curl(method: str, path: str, example: dict[str, Any]) -> str:
-    """Write the request of an example as a command."""
-    filled = path
-    for name, value in example.get("path", {}).items():
-        filled = filled.replace(f"{{{name}}}", quote(str(value), safe=""))
-    query = f"?{urlencode(example['query'])}" if example.get("query") else ""
-    parts = ["curl --fail-with-body"]
-    sends = {"json", "form", "body"} & example.keys()
-    if method.upper() not in ("GET", "POST") or (method == "post" and not sends):
-        parts[0] += f" --request {method.upper()}"
-    if example.get("anyone") is None:
-        parts.append('--header "Authorization: Bearer $METER_TOKEN"')
-    if "json" in example:
-        parts.append(f"--json {shlex.quote(json.dumps(example['json']))}")
-    if "body" in example:
-        parts.append(f"--data-binary {shlex.quote(example['body'])}")
-    for field, value in example.get("form", ()):
-        parts.append(f"--form {shlex.quote(f'{field}={value}')}")
-    if "save" in example:
-        parts.append(f"--output {shlex.quote(example['save'])}")
-    parts.append(f'"$METER_SERVER{filled}{query}"')
-    return " \\\n    ".join(parts)
+def default_words(schema: dict[str, Any]) -> str:
+    """Say which value stands where none is given; empty: none does."""
+    value = schema.get("default")
+    return "" if value in (None, "") else f", `{str(value).lower()}` by default"

@@ -1,4 +1,4 @@
-"""The API as a page: every operation with an example, from the document that programs read.
+"""The API as a page: every operation and object, from the document that programs read.
 
 It is made here, from nothing but that document: no script or style from elsewhere is needed.
 """
@@ -6,7 +6,7 @@ It is made here, from nothing but that document: no script or style from elsewhe
 from __future__ import annotations
 
 import gzip
-import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,15 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 from markupsafe import Markup, escape
 
-from easeml_meter.server.api.document import ABOUT, SAMPLES, TAGS, operations
+from easeml_meter.server.api.document import (
+    ABOUT,
+    PAGE,
+    TAGS,
+    content_words,
+    field_rows,
+    operations,
+    type_words,
+)
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.web.pages import MaybeCaller, render
 
@@ -43,11 +51,9 @@ class Operation:
     path: str
     paragraphs: tuple[str, ...]
     parameters: tuple[Parameter, ...]
-    bodies: tuple[str, ...]
-    command: Markup
-    answer: Markup
-    """An example, as JSON; empty: a file, or nothing."""
-    status: str
+    bodies: tuple[Markup, ...]
+    answers: tuple[tuple[str, tuple[Markup, ...]], ...]
+    """Statuses, and what comes with them; nothing: an empty answer."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +65,32 @@ class OperationGroup:
     operations: tuple[Operation, ...]
 
 
+@dataclass(frozen=True)
+class ObjectShape:
+    """An object that operations take or return."""
+
+    name: str
+    text: str
+    fields: tuple[tuple[str, Markup, str], ...]
+    """Name, type and description."""
+    one_of: Markup
+    """The values of an enumeration; else empty."""
+
+
 @router.get("/docs")
 def documentation(request: Request, caller: MaybeCaller) -> Response:
-    """Show every operation of the API, with an example."""
+    """Show every operation of the API, and every object."""
     about = [" ".join(each.split()) for each in ABOUT.strip().split("\n\n")]
-    groups = _groups(request.app)
-    page = render(request, "docs.html", caller=caller, about=about, groups=groups, prefix=PREFIX)
+    groups, objects = _read(request.app)
+    page = render(
+        request,
+        "docs.html",
+        caller=caller,
+        about=about,
+        groups=groups,
+        objects=objects,
+        prefix=PREFIX,
+    )
     page.headers["Vary"] = "Accept-Encoding"
     # Other pages are sent as they are: from the size of a compressed page that repeats what a
     # request says, somebody could guess the token of its forms. This one repeats nothing.
@@ -75,40 +101,42 @@ def documentation(request: Request, caller: MaybeCaller) -> Response:
     return page
 
 
-def _groups(app: FastAPI) -> tuple[OperationGroup, ...]:
+def _read(app: FastAPI) -> tuple[tuple[OperationGroup, ...], tuple[ObjectShape, ...]]:
     """Read the document; once, as it does not change while the server runs."""
     if not hasattr(app.state, "documentation"):
+        document = app.openapi()
         found: dict[str, list[Operation]] = {}
-        for method, path, operation in operations(app.openapi()):
+        for method, path, operation in operations(document):
             found.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
-        app.state.documentation = tuple(
-            OperationGroup(tag["name"], tag["description"], tuple(found[tag["name"]]))
-            for tag in TAGS
-            if tag["name"] in found
+        app.state.documentation = (
+            tuple(
+                OperationGroup(tag["name"], tag["description"], tuple(found[tag["name"]]))
+                for tag in TAGS
+                if tag["name"] in found
+            ),
+            tuple(
+                _described(name, schema)
+                for name, schema in sorted(document["components"]["schemas"].items())
+                if not name.startswith(PAGE)
+            ),
         )
-    groups: tuple[OperationGroup, ...] = app.state.documentation
-    return groups
+    read: tuple[tuple[OperationGroup, ...], tuple[ObjectShape, ...]] = app.state.documentation
+    return read
 
 
 def _operation(method: str, path: str, described: dict[str, Any]) -> Operation:
-    responses = described["responses"]
-    good = [code for code in responses if code < "400"]
-    answers = [
-        (code, kind.get("example"))
-        for code in good
-        for kind in responses[code].get("content", {}).values()
-    ]
-    code, answer = next((each for each in answers if each[1] is not None), (good[0], None))
     return Operation(
         name=described["operationId"],
         method=method.upper(),
         path=path.removeprefix(PREFIX),
         paragraphs=tuple(described["description"].strip().split("\n\n")),
         parameters=tuple(_parameters(described)),
-        bodies=tuple(described.get("requestBody", {}).get("content", {})),
-        command=_verbatim(described[SAMPLES][0]["source"] if SAMPLES in described else ""),
-        answer=_verbatim("" if answer is None else _written(answer)),
-        status=code,
+        bodies=_carried(described.get("requestBody", {})),
+        answers=tuple(
+            (code, _carried(answer))
+            for code, answer in described["responses"].items()
+            if code < "400"
+        ),
     )
 
 
@@ -120,24 +148,28 @@ def _parameters(described: dict[str, Any]) -> Iterator[Parameter]:
             )
 
 
-# The page shall weigh less than 100 KB, as every page of ours.
-def _verbatim(text: str) -> Markup:
-    """Escape a text for `<code>`, where quotes may stand as they are."""
-    plain = str(escape(text)).replace("&#34;", '"').replace("&#39;", "'")
-    return Markup(plain)  # noqa: S704 - escaped above
+def _carried(described: dict[str, Any]) -> tuple[Markup, ...]:
+    """Describe what a request or an answer carries, in each form that it may have."""
+    content = described.get("content", {})
+    return tuple(_marked(content_words(media, each, _link)) for media, each in content.items())
 
 
-def _written(answer: Any) -> str:
-    return json.dumps(_shortened(answer), indent=1, ensure_ascii=False)
+def _described(name: str, schema: dict[str, Any]) -> ObjectShape:
+    fields = field_rows(schema, _link)
+    return ObjectShape(
+        name=name,
+        text=schema.get("description", "").strip(),
+        fields=tuple((field, _marked(words), text) for field, words, text in fields),
+        one_of=_marked(type_words(schema, _link)) if "enum" in schema else Markup(),
+    )
 
 
-def _shortened(value: Any) -> Any:
-    """Return JSON with one object of each list; openapi.json has all."""
-    match value:
-        case [dict() as first, _, *_]:
-            return [_shortened(first), "..."]
-        case list():
-            return [_shortened(each) for each in value]
-        case dict():
-            return {name: _shortened(each) for name, each in value.items()}
-    return value
+def _link(name: str) -> str:
+    return f"\x00{name}\x00"
+
+
+def _marked(words: str) -> Markup:
+    """Write a type as HTML: code between backticks, and names of objects as links."""
+    text = re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(words)))
+    text = re.sub("\x00([^\x00]*)\x00", r'<a href="#\1">\1</a>', text)
+    return Markup(text)  # noqa: S704 - escaped above
