@@ -3,8 +3,8 @@
 python scripts/fresh_debian.py [--base debian.tar] WAY...      (as root; see WAYS)
 
 Needs Debian's mmdebstrap and, for systemd, systemd-container; for container, buildah, podman and
-runc. The fresh Debian lies in out/fresh and is removed at the end. The wheel of this tree is copied
-to where the page tells people to copy it.
+runc. The fresh Debian lies in out/fresh and is removed at the end. The wheel and the units of this
+tree are copied to where the page tells people to copy them.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ def fresh(base: Path, way: str) -> Path:
 
 
 def bring(folder: Path) -> None:
-    """Copy the wheel of this tree, which people copy from where they made it."""
-    for wheel in (ROOT / "dist").glob("easeml_meter-*.whl"):
-        shutil.copy(wheel, folder / WHEELS.relative_to("/"))
+    """Copy the wheel and the units of this tree, which people copy from where the source is."""
+    for file in (*(ROOT / "dist").glob("easeml_meter-*.whl"), *(ROOT / "deploy/systemd").iterdir()):
+        shutil.copy(file, folder / WHEELS.relative_to("/"))
 
 
 def tell(folder: Path) -> None:

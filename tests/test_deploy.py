@@ -558,6 +558,80 @@ def test_probes_ask_what_the_server_answers() -> None:
     assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
 
 
+UNITS = DEPLOY / "systemd"
+SYSTEMD = "systemd-analyze"
+"""`make for-work` installs it (SYSTEM_PACKAGES): without it, these tests fail rather than skip."""
+
+
+def set_in(name: str, setting: str) -> list[str]:
+    """Return what a unit sets a setting to, in its order."""
+    text = (UNITS / name).read_text(encoding="utf-8")
+    return re.findall(rf"^{setting}=(.*)$", text, re.MULTILINE)
+
+
+def units_here(folder: Path) -> list[Path]:
+    """Write the units into a folder, with a program that is on this machine."""
+    for path in UNITS.iterdir():
+        text = path.read_text(encoding="utf-8").replace("/opt/meter/bin/", "/bin/")
+        (folder / path.name).write_text(text.replace("/bin/meter ", "/bin/true "))
+    return sorted(folder.iterdir())
+
+
+def problems(units: list[Path]) -> list[str]:
+    """Return what systemd says of these units, and not of those of this machine."""
+    words = [SYSTEMD, "verify", *map(str, units)]
+    verified = subprocess.run(words, capture_output=True, text=True, check=False)
+    names = [unit.name for unit in units]
+    return [line for line in verified.stderr.splitlines() if any(name in line for name in names)]
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    units = units_here(tmp_path)
+    assert problems(units) == []
+    backup = tmp_path / "meter-backup.service"
+    backup.write_text(backup.read_text().replace("oneshot", "sometimes"))
+    assert problems(units) != []
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("meter.service", 1.5), ("meter-worker.service", 3.2), ("meter-backup.service", 1.5)],
+)
+def test_the_units_are_hardened(tmp_path: Path, name: str, most: float) -> None:
+    """`most`: the most exposure that `systemd-analyze security` may find, of 10."""
+    units_here(tmp_path)
+    words = ("security", "--offline=true", "--no-pager", f"--threshold={10 * most:.0f}")
+    judged = subprocess.run(
+        [SYSTEMD, *words, str(tmp_path / name)], capture_output=True, text=True, check=False
+    )
+    assert judged.returncode == 0, judged.stdout.splitlines()[-1]
+
+
+def test_only_the_unit_that_runs_models_may_make_namespaces() -> None:
+    for name in ("meter.service", "meter-backup.service"):
+        assert set_in(name, "RestrictNamespaces") == ["yes"]
+    assert "user mnt pid" in set_in("meter-worker.service", "RestrictNamespaces")[0]
+    for hiding in ("ProtectProc", "ProcSubset", "ProtectKernelTunables", "ProtectHostname"):
+        assert set_in("meter-worker.service", hiding) == []
+
+
+def test_units_run_commands_that_there_are_and_stop_only_the_program_itself() -> None:
+    """A model that got SIGTERM would be answered "no reading", and charged."""
+    for path in UNITS.glob("*.service"):
+        for line in set_in(path.name, "ExecStart(?:Pre)?"):
+            program, name, *words = line.removeprefix("-").split()
+            assert program == "/opt/meter/bin/meter"
+            context = meter.make_context("meter", ["plan"])
+            command = meter.get_command(context, name)
+            assert command is not None
+            command.make_context(name, words, parent=context)  # refuses what it does not know
+        # Those of S3 (AWS_...) are no settings of the program.
+        assert set_in(path.name, "EnvironmentFile") == ["-/etc/meter.env"]
+        if "oneshot" not in set_in(path.name, "Type"):
+            assert set_in(path.name, "KillMode") == ["mixed"]
+            assert int(set_in(path.name, "TimeoutStopSec")[0]) > Settings().shutdown_seconds
+
+
 @pytest.fixture(scope="module")
 def fresh_debian() -> ModuleType:
     path = ROOT / "scripts" / "fresh_debian.py"

@@ -38,18 +38,6 @@ if TYPE_CHECKING:
 @click.option("--keep", type=click.IntRange(1), help="With --to: drop all but the newest so many.")
 @click.option("--meter", "identifier", help="Id of one meter of a server. Default: all meters.")
 @click.option("--with-key", is_flag=True, help="Include the secret key.")
-@click.option(
-    "--print-systemd",
-    "printed",
-    flag_value="service",
-    help="With --to: print a hardened unit of systemd that does it with --settings FILE, and stop.",
-)
-@click.option(
-    "--print-timer",
-    "printed",
-    flag_value="timer",
-    help="Print a timer of systemd that starts that unit, meter-backup.service, every night.",
-)
 @place_options
 @json_option
 def backup(
@@ -59,7 +47,6 @@ def backup(
     keep: int | None,
     identifier: str | None,
     with_key: bool,
-    printed: str | None,
     folder: Path | None,
     settings_file: Path | None = None,
     as_json: bool,
@@ -78,27 +65,11 @@ def backup(
     from easeml_meter.service.backup import back_up
     from easeml_meter.service.shelf import shelve_verified
 
-    if printed == "timer":
-        from easeml_meter.server.units import TIMER
-
-        click.echo(TIMER, nl=False)
-        return
     if (out is None) == (shelf is None):
         raise InvalidInput("backup: give either a file, or --to with a folder or URL")
     if keep is not None and shelf is None:
         raise invalid("keep", keep, "it goes with --to: a file is one backup")
     folder = typed_folder(folder)
-    if printed is not None:
-        from easeml_meter.cli.server import echo_unit, given_settings
-
-        if shelf is None:
-            raise invalid("out", str(out), "--print-systemd goes with --to: a file is one backup")
-        said = {"--to": shelf, "--keep": keep, "--meter": identifier}
-        words = [str(word) for item in said.items() if item[1] is not None for word in item]
-        words += ["--with-key"] if with_key else []
-        settings, given = given_settings(settings_file, {}), flags | {"folder": folder}
-        echo_unit("backup", settings, settings_file, given, words=words, to=shelf)
-        return
     home = embedded_meter(folder, settings_file, flags)
     if home is not None:
         opened, key = opened_home(home), home.key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import PATH, Command, write_privately
-from easeml_meter.errors import InvalidInput, invalid, not_installed
+from easeml_meter.errors import InvalidInput, not_installed
 
 try:
     from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
@@ -50,33 +50,6 @@ def given_settings(file: Path | None, flags: dict[str, Any]) -> Settings:
     return read_settings(file, os.environ, flags)
 
 
-def systemd_option(command: Command) -> Command:
-    """Add --print-systemd."""
-    return click.option(
-        "--print-systemd",
-        is_flag=True,
-        help="Print a hardened unit of systemd that runs this with --settings FILE, and stop.",
-    )(command)
-
-
-def echo_unit(
-    kind: str,
-    settings: Settings,
-    file: Path | None,
-    flags: dict[str, Any],
-    *,
-    words: Sequence[str] = (),
-    to: str = "",
-) -> None:
-    """Print the unit; flags would not be in it, so they are refused."""
-    from easeml_meter.server.units import Kind, unit
-
-    given = [name for name, value in flags.items() if value is not None]
-    if given:
-        raise invalid(given[0], "a flag", "--print-systemd takes all settings from --settings FILE")
-    click.echo(unit(Kind(kind), settings, file, words, to), nl=False)
-
-
 def _option(name: str, setting: FieldInfo) -> Callable[[Command], Command]:
     flag = "--" + name.replace("_", "-")
     options: dict[str, Any] = {"default": None, "type": _TYPES.get(setting.annotation)}
@@ -98,13 +71,11 @@ def _shown(value: object) -> str:
 @click.command()
 @click.option("--new-admin-token", is_flag=True, help="Make and print a token for the user admin.")
 @click.option("--demo", is_flag=True, help="Make a new site with people and meters to look at.")
-@systemd_option
 @settings_options()
 def serve(
     settings_file: Path | None,
     new_admin_token: bool,
     demo: bool,
-    print_systemd: bool,
     **flags: Any,
 ) -> None:
     """Serve meters to teams: REST API, dashboard, accounts, roles.
@@ -117,9 +88,6 @@ def serve(
     secrets through the environment or the file: others on this machine can see flags.
     """
     settings = given_settings(settings_file, flags)
-    if print_systemd:
-        echo_unit("serve", settings, settings_file, flags)
-        return
     write_privately()
     try:
         from easeml_meter.server.serve import open_site, run

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from easeml_meter.cli.common import write_privately
-from easeml_meter.cli.server import echo_unit, given_settings, settings_options, systemd_option
+from easeml_meter.cli.server import given_settings, settings_options
 from easeml_meter.errors import not_installed
 
 
@@ -20,12 +20,11 @@ from easeml_meter.errors import not_installed
     show_default=True,
     help="Seconds between signs of life; after three missed ones, another worker takes over.",
 )
-@systemd_option
 @settings_options(
     *("database", "executor", "files", "folder", "key"),
     *("log_level", "model_minutes", "shutdown_seconds"),
 )
-def worker(settings_file: Path | None, heartbeat: float, print_systemd: bool, **flags: Any) -> None:
+def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
     """Run the submissions that wait on a server, on this machine.
 
     Any number of workers on any number of machines share the work; each team's submissions are
@@ -36,9 +35,6 @@ def worker(settings_file: Path | None, heartbeat: float, print_systemd: bool, **
     SIGTERM and Ctrl-C let the current submission finish, or put it back.
     """
     settings = given_settings(settings_file, flags)
-    if print_systemd:
-        echo_unit("worker", settings, settings_file, flags)
-        return
     write_privately()
     try:
         from easeml_meter.server.worker import run

@@ -345,15 +345,15 @@ def read_settings(
         config=file,
         folder=found.folder,
         key=found.key_file,
-        files=on_disk(found.files_place),
-        database=on_disk(found.database) if found.database else None,
+        files=_on_disk(found.files_place),
+        database=_on_disk(found.database) if found.database else None,
         tls_key=found.tls_key,
         **{f"{name}_file": getattr(found, f"{name}_file") for name in _SECRETS},
     )
     return found
 
 
-def on_disk(place: str) -> str | None:
+def _on_disk(place: str) -> str | None:
     """Return the path that an address names, if it names one."""
     kind, _, rest = place.rpartition("://")
     return rest.removeprefix("/") if kind.startswith("sqlite") else rest if not kind else None
