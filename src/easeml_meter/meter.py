@@ -500,7 +500,7 @@ class MeterVerbs(Protocol):
 
         Raises:
             Denied: the role does not manage meters.
-            WrongPhase: it has answered a submission, or is archived already.
+            WrongPhase: it has answered a submission, or something is under way.
         """
 
     def release(self) -> Path:

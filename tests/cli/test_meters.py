@@ -324,5 +324,5 @@ def test_a_meter_is_archived_before_its_first_answer(tmp_path: Path) -> None:
     desk.init()
     assert "confirm it with --yes" in desk.refused(1, "archive")
     assert "is archived" in desk.ok("archive", "--yes")
-    assert "this meter is archived already" in desk.refused(4, "archive", "--yes")
+    assert "is archived" in desk.ok("archive", "--yes")  # done already
     assert "This meter is archived" in desk.ok("status")

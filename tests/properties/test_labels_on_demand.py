@@ -109,8 +109,9 @@ def test_others_wait_for_the_one_that_waits(demand: Demand) -> None:
     with pytest.raises(Waiting, match=r"a waits for .* submit this one after its answer"):
         demand.submit(range(6), "b")
     assert demand.meter.wanted() == asked
-    demand.label(asked)
+    order = demand.label(asked)
     assert [each.model for each in demand.meter.status().signals] == ["deployed", "a"]
+    assert demand.label(asked) == order  # the same labels once more
     with pytest.raises(WrongPhase, match="nothing to give"):
         demand.meter.give_labels(pa.table({"id": ["1"], "is": ["1"]}), label="is")
 

@@ -273,9 +273,13 @@ def test_refusals(tmp_path: Path) -> None:
         hand_over(SYSTEM, space, 1, 1)
     with pytest.raises(InvalidInput, match="from 1 to 2"):
         hand_over(SYSTEM, space, 1, 3, confirm=True)
-    hand_over(SYSTEM, space, 1, 2, confirm=True)
+    done = hand_over(SYSTEM, space, 1, 2, confirm=True)
     with pytest.raises(InvalidInput, match="already"):
         hand_over(SYSTEM, space, 2, 1, confirm=True)
+    length = len(events(session))
+    assert hand_over(SYSTEM, space, 1, 2, confirm=True) == done  # done already
+    assert answer_handover(SYSTEM, space, 1, 2, accept=True) == done
+    assert len(events(session)) == length
 
 
 def test_not_without_a_test_set_in_use(tmp_path: Path) -> None:
@@ -405,7 +409,8 @@ def test_a_request_is_declined_or_withdrawn(tmp_path: Path, who: Actor) -> None:
     session = made(tmp_path)
     space = session.meter.workspace
     hand_over(developer(1), space, 1, 2, confirm=True)
-    answer_handover(who, space, 1, 2, accept=False)
+    declined = answer_handover(who, space, 1, 2, accept=False)
+    assert answer_handover(who, space, 1, 2, accept=False) == declined  # done already
     assert list_handovers(ADMIN, space) == []
     with pytest.raises(NotFound, match="nobody has requested it"):
         answer_handover(developer(2), space, 1, 2, accept=True)
@@ -500,9 +505,9 @@ def test_two_processes_that_answer_at_the_same_time_count_once(
         assert meter.audit().problems == ()
         assert len(meter.workspace.journal(meter.generations[0]).handovers()) == recorded
         assert meter.handovers() == []
-    # The second one finds the histories shared already, or the request gone.
+    # The second one finds it done already, or the request gone.
     if accepts == (True, True):
-        assert (recorded, outcomes) == (1, {"True", "InvalidInput"})
+        assert (recorded, outcomes) == (1, {"True"})
     else:
         assert recorded + told.count("hand-over declined") == 1
         assert outcomes == ({"True", "InvalidInput"} if recorded else {"False", "NotFound"})

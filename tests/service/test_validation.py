@@ -25,6 +25,7 @@ from .helpers import Clock, deliver, make_session, rows, small_spec
 
 DEVELOPER = Actor.embedded(Role.DEVELOPER)
 CSV = Held("validation.csv", b"id,x,y,label\n1,0.5,0.5,1\n2,0.25,0.5,0\n")
+OTHER_CSV = Held("validation.csv", b"id,x,y,label\n1,0.5,0.5,1\n2,0.25,0.5,1\n")
 
 
 def test_a_new_validation_set_takes_effect_with_the_next_submission(tmp_path: Path) -> None:
@@ -128,12 +129,14 @@ def test_the_first_is_set_and_the_others_replace_it(tmp_path: Path) -> None:
     first = validation.give_validation(DEVELOPER, space, CSV, label="label", first=True)
     with pytest.raises(WrongPhase, match="there is a validation set already"):
         validation.give_validation(DEVELOPER, space, CSV, label="label", first=True)
-    second = validation.give_validation(DEVELOPER, space, CSV)
+    assert validation.give_validation(DEVELOPER, space, CSV) == first  # the same once more
+    second = validation.give_validation(DEVELOPER, space, OTHER_CSV)
+    assert validation.give_validation(DEVELOPER, space, OTHER_CSV, first=False) == second
     third = validation.give_validation(DEVELOPER, space, CSV, first=False)
     assert validation.list_validation_sets(DEVELOPER, space) == [first, second, third]
     assert [each.label for each in (first, second, third)] == ["label"] * 3
     name = validation.validation_file(DEVELOPER, space, 2)
-    assert space.files.read(name) == CSV.content
+    assert space.files.read(name) == OTHER_CSV.content
     with pytest.raises(NotFound):
         validation.validation_file(DEVELOPER, space, 4)
     again = ValidationSet.from_json(first.meter, first.to_json())

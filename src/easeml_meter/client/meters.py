@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def create_meter(
     """
     check_meter(spec, name)
     connection = Connection.open(server, token, ca=ca)
-    given = {"name": name, "settings": spec.to_mapping()}
+    given = {"id": secrets.token_hex(16), "name": name, "settings": spec.to_mapping()}
     return _meter_at(connection, lambda: connection.call("POST", "/meters", json=given)["id"])
 
 

@@ -79,6 +79,8 @@ def answer_handover(
         test_set, found = _case(space, books, giver, receiver)
         _own(actor, found)
         waiting = _request(books, test_set, giver, receiver)
+        if waiting is None and _declined_before(books, test_set, {giver, receiver}):
+            return found
         if waiting is None:
             raise _not_requested(giver, receiver)
         books.handovers.withdraw(waiting)
@@ -89,8 +91,14 @@ def answer_handover(
 def _agree(
     actor: Actor, space: Workspace, giver: int, receiver: int, *, request: bool
 ) -> Consequence:
-    """Add the actor's consent under the lock, and record the hand-over if it was the last one."""
+    """Add the actor's consent under the lock, and record the hand-over if it was the last one.
+
+    One that is recorded stays as it is.
+    """
     with space.writing() as books:
+        if (done := _recorded(space, books, giver, receiver)) is not None:
+            _own(actor, done)
+            return done
         test_set, found = _case(space, books, giver, receiver)
         own = _own(actor, found)
         waiting = _request(books, test_set, giver, receiver)
@@ -128,6 +136,27 @@ def _case(space: Workspace, books: Books, giver: int, receiver: int) -> tuple[Te
     test_set = state.active()
     histories = histories_of(books, state, test_set)
     return test_set, consequence_of(state, test_set, histories, giver, receiver)
+
+
+def _recorded(space: Workspace, books: Books, giver: int, receiver: int) -> Consequence | None:
+    """Return what a hand-over that was recorded has meant; None: it was not."""
+    state = space.state(books)
+    test_set = state.active()
+    histories = histories_of(books, state, test_set)
+    others = [
+        each for each in histories.handovers if (each.giver, each.receiver) != (giver, receiver)
+    ]
+    if len(others) == len(histories.handovers):
+        return None
+    before = replace(histories, handovers=others)
+    found = consequence_of(state, test_set, before, giver, receiver)
+    return replace(found, agreed=found.sharing, recorded=True)
+
+
+def _declined_before(books: Books, test_set: TestSet, pair: set[int]) -> bool:
+    details = [link.details for link in books.audit.of(test_set.meter, Event.HAND_OVER_DECLINED)]
+    own = (each for each in details if each["generation"] == test_set.number)
+    return any({each["giver"], each["receiver"]} == pair for each in own)
 
 
 def _own(actor: Actor, found: Consequence) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, replace
 
-from easeml_meter.checks import check_name
+from easeml_meter.checks import check_name, is_id
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, MeterRecord, TestSet
@@ -65,15 +65,34 @@ class MeterSummary:
 
 
 @needs(Permission.MANAGE)
-def create_meter(_: Actor, site: Site, spec: MeterSpec, name: str) -> MeterRecord:
+def create_meter(
+    _: Actor, site: Site, spec: MeterSpec, name: str, identifier: str | None = None
+) -> MeterRecord:
     """Create a meter at a site, and request its first test set.
 
+    `identifier`: its id, drawn by whoever asks, so that asking once more makes no second meter.
+
     Raises:
-        InvalidInput: no meter can be made of this specification or name.
+        InvalidInput: no meter can be made of this specification, name or id.
     """
     check_meter(spec, name, allowed_losses=site.allowed_losses)
+    if identifier is not None and not is_id(identifier):
+        raise _no_id(identifier)
     with site.writing() as books:
-        return enter(books, spec, name, site.now())
+        if identifier is None:
+            return enter(books, spec, name, site.now())
+        found = [each for each in books.meters.all() if each.id == identifier]
+        if found and (found[0].name, found[0].settings) == (name, spec.to_mapping()):
+            return found[0]
+        # Nor an id with files of a meter that older books, put back, no longer know.
+        if found or site.files.size(f"meters/{identifier}"):
+            raise _no_id(identifier)
+        return enter(books, spec, name, site.now(), identifier)
+
+
+def _no_id(identifier: str) -> InvalidInput:
+    """Refuse an id that is none and one that is taken alike: which ones there are is not told."""
+    return invalid("id", identifier[:40], "32 hexadecimal digits, drawn at random: draw others")
 
 
 @needs(Permission.MANAGE)
@@ -87,14 +106,18 @@ def may_archive(_: Actor, space: Workspace) -> bool:
 def archive_meter(actor: Actor, space: Workspace) -> MeterState:
     """Give a meter up for good: it takes no labels and gives no answers any more.
 
+    An archived one stays as it is.
+
     The audit chain stays, and rows that were delivered stay its own: no other meter takes them. A
     submission that was being measured is still answered, because it has touched hidden rows.
 
     Raises:
-        WrongPhase: it has answered a submission, or is archived already.
+        WrongPhase: it has answered a submission, or something is under way.
     """
     with space.writing() as books:
         state = space.state(books)
+        if state.archived:
+            return state
         if reason := _why_not(books, state):
             raise WrongPhase(reason)
         latest, now = state.generations[-1], space.now()
@@ -220,9 +243,11 @@ def _taken(home: Home) -> InvalidInput:
     return InvalidInput(f"{home.folder}: already holds a meter: choose another folder")
 
 
-def enter(books: Books, spec: MeterSpec, name: str, now: str) -> MeterRecord:
+def enter(
+    books: Books, spec: MeterSpec, name: str, now: str, identifier: str | None = None
+) -> MeterRecord:
     """Enter a new meter into the books, and ask for its first test set."""
-    row = MeterRecord(secrets.token_hex(16), name, spec.to_mapping(), now)
+    row = MeterRecord(identifier or secrets.token_hex(16), name, spec.to_mapping(), now)
     books.meters.add(row)
     books.audit.append(row.id, row.created_at, Event.CREATED, {"settings": row.settings})
     requests.request(books, spec, row.id, 1, row.created_at)

@@ -44,10 +44,11 @@ def add_seat(_actor: Actor, space: Workspace, user: str, role: Role, tenant: int
             )
         if role is Role.DEVELOPER:
             _check_developer(books, space.state(books), user, tenant, held)
+        if before := [each for each in held if each.tenant == tenant]:
+            return before[0]
         seat = Seat(user, meter.id, role, tenant, space.now())
-        if not any(each.tenant == tenant for each in held):
-            books.seats.add(seat)
-            books.audit.append(meter.id, seat.added_at, Event.MEMBER_ADDED, _details(seat))
+        books.seats.add(seat)
+        books.audit.append(meter.id, seat.added_at, Event.MEMBER_ADDED, _details(seat))
     return seat
 
 

@@ -218,7 +218,7 @@ def test_an_admin_archives_a_meter_without_answers(served: Served, tmp_path: Pat
     assert admin.get(f"/meters/{meter}").json()["phase"] == "archived"
     assert labeler.get(f"/meters/{meter}/requests").json()["items"] == []
     again = admin.post(f"/meters/{meter}/archive")
-    assert (again.status_code, again.json()["error"]) == (409, "wrong-time")
+    assert (again.status_code, again.json()) == (200, shown.json())
     links = admin.get(f"/meters/{meter}/audit").json()
     assert links["sound"]
     last = links["items"][-1]
@@ -294,3 +294,24 @@ def test_a_submission_that_was_being_measured_is_still_charged(
     with space.reading() as books:
         assert space.state(books).archived
         assert len(books.entries.all(meter, 1)) == 1
+
+
+def test_a_meter_asked_for_once_more_is_the_same_meter(served: Served) -> None:
+    admin, drawn = served.client("admin"), "0123456789abcdef" * 2
+    asked = {"id": drawn, "name": "digits", "settings": SETTINGS}
+    made = admin.post("/meters", json=asked)
+    assert (made.status_code, made.json()["id"]) == (201, drawn)
+    again = admin.post("/meters", json=asked)
+    assert (again.status_code, again.json()) == (201, made.json())
+    assert len(admin.get("/meters").json()["items"]) == 1
+    # One that is taken is refused like one that is none: which ids there are is not told.
+    left = "f" * 32
+    served.site.files.put(f"meters/{left}/testsets/old.journal", b"")
+    refusals = [
+        admin.post("/meters", json=asked | change)
+        for change in ({"name": "other"}, {"id": left}, {"id": "0" * 31}, {"id": "../" + "0" * 29})
+    ]
+    assert {each.status_code for each in refusals} == {422}
+    assert {each.json()["error"] for each in refusals} == {"invalid"}
+    assert len({each.json()["message"].partition(" given")[2] for each in refusals}) == 1
+    assert len(admin.get("/meters").json()["items"]) == 1

@@ -154,9 +154,20 @@ class TestUsers:
             assert client.get("/users", params={"limit": limit}).status_code == 422
 
     def test_names_are_unique(self, served: Served) -> None:
-        answer = served.client("admin").post("/users", json={"name": "stranger"})
-        assert answer.status_code == 409
-        assert "another user has it" in answer.json()["message"]
+        admin = served.client("admin")
+        for other in ({"email": "s@example.org"}, {"admin": True}, {"password": "correct horse"}):
+            answer = admin.post("/users", json={"name": "stranger"} | other)
+            assert answer.status_code == 409
+            assert "another user has it" in answer.json()["message"]
+
+    def test_the_same_account_once_more_is_that_account(self, served: Served) -> None:
+        admin, asked = served.client("admin"), {"name": "carla", "email": "c@example.org"}
+        made = admin.post("/users", json=asked)
+        assert admin.post("/users", json=asked).json() == made.json()
+        # Not once its owner can sign in: who asks for it then may mean somebody else.
+        secret = {"password": "correct horse battery"}
+        assert admin.patch(f"/users/{made.json()['id']}", json=secret).status_code == 200
+        assert admin.post("/users", json=asked).status_code == 409
 
     def test_only_admins_manage(self, served: Served) -> None:
         stranger = served.client("stranger")

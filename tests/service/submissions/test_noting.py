@@ -47,6 +47,7 @@ def test_the_newest_note_is_shown_and_all_stay_in_the_chain(session: Session) ->
     assert session.meter.note(1, " a tree ", link=LINK) == 1
     assert session.meter.note("b", "a forest") == 2
     session.meter.note(1, "a better tree")
+    session.meter.note(1, "a better tree")  # once is enough
     assert noted(session) == {1: ("a better tree", ""), 2: ("a forest", "")}
     assert [link.details["text"] for link in links(session)] == [
         "a tree",

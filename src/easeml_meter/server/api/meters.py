@@ -32,6 +32,8 @@ class NewMeter(Given):
 
     name: Line
     settings: dict[str, Any]
+    id: str | None = None
+    """32 hexadecimal digits, drawn at random: asked for once more, it is the same meter."""
 
 
 class MeterListed(BaseModel):
@@ -92,7 +94,8 @@ async def create_meter(
     """Make a meter, and ask for its first test set (admins)."""
 
     def make() -> tuple[int, MeterShown]:
-        made = meters.create_meter(actor, site, MeterSpec.from_mapping(given.settings), given.name)
+        spec = MeterSpec.from_mapping(given.settings)
+        made = meters.create_meter(actor, site, spec, given.name, given.id)
         return 201, _shown(meters.show_meter(actor, site.space(made.id)))
 
     return await once.answer(make, actor=actor, use_case=meters.create_meter)

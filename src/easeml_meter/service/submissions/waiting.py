@@ -141,7 +141,8 @@ def keep_labels(
     space.files.put(_labels_name(order), wrap(content, [space.identity.recipient]))
 
 
-def _read_labels(space: Workspace, order: LabelOrder) -> list[str]:
+def read_labels(space: Workspace, order: LabelOrder) -> list[str]:
+    """Return the labels that came for an order, in its order."""
     wrapped = space.files.read(_labels_name(order))
     content = unwrap(wrapped, space.identity, "the labels")
     width = len(content) // order.labels
@@ -164,7 +165,7 @@ class KnownLabels:
         labels: list[str] = []
         for order in orders:
             if order.given_at:
-                labels += _read_labels(space, order)
+                labels += read_labels(space, order)
                 places += read_pending(space, order).rows
         return cls(np.array(places, np.int64), pa.array(labels, pa.string()))
 

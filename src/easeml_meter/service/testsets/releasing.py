@@ -35,13 +35,16 @@ def request_release(
 ) -> ReleaseRequest | None:
     """Release the oldest spent test set now and return None, or queue it if it has models.
 
-    Asked for again while it waits, it is the same request; after it was given up, a new one.
+    Asked for again while it waits, it is the same request; after it was given up, a new one; and
+    once it is released, nothing is left to do.
 
     Raises:
         NotFound: there is no test set of that number.
         WrongPhase: it cannot be released, for a reason that `release` names.
     """
     with space.reading() as books:
+        if space.state(books).numbered(number).phase is Phase.RELEASED:
+            return None
         before = books.releases.of(space.meter or "", number)
     if before is not None and before.problem is None:
         return before

@@ -118,7 +118,8 @@ def refuse_other_parts(books: Books, test_set: TestSet, known: Sequence[Part]) -
 def retire_test_set(actor: Actor, space: Workspace, number: int | None = None) -> TestSet:
     """Retire the active test set before it is spent, and request the next one.
 
-    Its answers stay, and so does their promise. `number` makes sure that it is the one meant.
+    Its answers stay, and so does their promise. `number` makes sure that it is the one meant, which
+    may have been retired before.
 
     Raises:
         NotFound: there is no test set of that number.
@@ -127,6 +128,8 @@ def retire_test_set(actor: Actor, space: Workspace, number: int | None = None) -
     with space.writing() as books:
         state = space.state(books)
         test_set = state.generations[-1] if number is None else state.numbered(number)
+        if number is not None and _retired_before(books, test_set):
+            return test_set
         if test_set.phase is not Phase.ACTIVE:
             raise WrongPhase(
                 f"test set {test_set.number} is {test_set.phase}: only an active one is retired"
@@ -140,6 +143,11 @@ def retire_test_set(actor: Actor, space: Workspace, number: int | None = None) -
     # Once released, its labels are known: an older database put back must not let it answer again.
     space.journal(test_set).retire(now, answers)
     return retired
+
+
+def _retired_before(books: Books, test_set: TestSet) -> bool:
+    links = books.audit.of(test_set.meter, Event.RETIRED)
+    return any(link.details["generation"] == test_set.number for link in links)
 
 
 def settled(space: Workspace, books: Books, state: MeterState) -> MeterState:
