@@ -8,7 +8,8 @@ SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium curl=curl iproute2 jq=jq li
 BIN = .venv/bin
 PYTEST = $(BIN)/pytest -n 2
 # Most tests wait for another program half of the time: four at a time keep two cores busy.
-UNIT = $(BIN)/pytest -n 4 --dist worksteal
+# The longest files first (tests/seconds.py), and whole: what a module shares is made once.
+UNIT = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 # What a contributor runs after every edit: no server, browser, sandbox, cluster or PostgreSQL.
 QUICK = tests/core tests/spec tests/stats tests/tables tests/storage tests/report tests/service \
 	tests/test_checks.py tests/test_errors.py tests/test_layout.py tests/test_meter.py
@@ -20,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs verify fuzz wheel bench redteam integrations manifests format constraints sbom clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit seconds docs verify fuzz wheel bench redteam integrations manifests format constraints sbom clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +54,10 @@ imports: for-work ## the import rules between the package's parts
 
 unit: for-work ## the tests, without the slow proofs
 	$(UNIT) -m "not verify"
+
+seconds: for-work ## take the seconds of each file of tests, which are run in that order
+	$(UNIT) -m "not verify" --junit-xml=out/unit.xml
+	$(BIN)/python -m tests.seconds out/unit.xml
 
 docs: for-work ## the documentation site, with the reference made from the code, into out/site
 	@rm -rf out/docs && mkdir -p out && cp -R docs out/docs

@@ -34,20 +34,33 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-pytest_plugins = ["tests.hurry", "tests.postgresql", "tests.s3", "tests.template", "tests.warm"]
+pytest_plugins = [
+    *("tests.hurry", "tests.postgresql", "tests.s3", "tests.seconds", "tests.template"),
+    "tests.warm",
+]
 
 
 # Fixtures, and values of parameters, that start another program.
 PROGRAMS = {"postgresql", "team_database", "s3", "s3_address", "s3_url"}
+# Where the SQL of the two databases differs: elsewhere, only `make verify` runs tests on both.
+BOTH_DATABASES = (
+    *("properties/test_races", "properties/test_several_servers.py", "server/test_limits.py"),
+    *("server/test_metrics.py", "service/submissions/test_pacing.py", "service/test_guesses.py"),
+    *("service/test_jobs.py", "service/test_place.py", "service/testsets/test_elsewhere.py"),
+    *("service/test_backup.py::test_a_whole_site", "storage/"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what starts one."""
+    """Mark as slow what starts one, and as a slow proof what runs on PostgreSQL as well."""
+    both = tuple(f"tests/{each}" for each in BOTH_DATABASES)
     for item in items:
         case = getattr(item, "callspec", None)
         given = [each for each in case.params.values() if isinstance(each, str)] if case else []
         if PROGRAMS & {*getattr(item, "fixturenames", ()), *given}:
             item.add_marker("slow")
+        if "postgresql" in given and not item.nodeid.startswith(both):
+            item.add_marker("verify")
 
 
 @pytest.fixture(autouse=True)
