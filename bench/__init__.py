@@ -17,18 +17,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-NAMES = (
-    "history",
-    "onnx_model",
-    "pages",
-    "planner",
-    "sandbox",
-    "scoring",
-    "sealing",
-    "server",
-    "simulation",
-    "submission",
-)
+NAMES = ("planner", "scoring", "sealing", "server")
 REPEATS = 7
 MODULES = tuple(f"bench.{name}" for name in NAMES)
 

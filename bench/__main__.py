@@ -1,20 +1,15 @@
-"""Run the benchmarks: `python -m bench`, or `python -m bench WORD` for those named with a word.
-
-`python -m bench costs` asks every route of a server what the worst request costs for each KB.
-"""
+"""Run the benchmarks: `python -m bench`, or `python -m bench WORD` for those named with a word."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 
-from bench import Timing, all_benchmarks, costs, measure, table
+from bench import Timing, all_benchmarks, measure, table
 
 
 def main(words: list[str]) -> int:
     """Print a table, and exit with 1 if a ratio misses its target or an answer differs."""
-    if words == ["costs"]:
-        return costs.main()
     timings: list[Timing] = []
 
     def measured() -> Iterator[Timing]:

@@ -309,10 +309,6 @@ def serve(kind: str, folder: Path, database: str) -> None:
         app, path, headers = serve_after(folder, database, int(kind.split()[1]))
     elif kind == "second":
         app, path, headers = serve_second(folder, database)
-    elif kind == "pages":
-        from bench.pages import serve_pages
-
-        app, path, headers = serve_pages(folder, database)
     else:
         app, path, headers = serve_bare(database)
     config = uvicorn.Config(app, log_level="error", access_log=False)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench.simulation import Bits
 from scipy.stats import chi2_contingency, ks_2samp
+from tests.lab.simulation.bits import Bits
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena

@@ -1,4 +1,4 @@
-"""The simulation of sessions, next to plain numpy on every example of every test set."""
+"""A plain arena to compare with: one number for every example, where the lab counts them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,6 @@ from typing import Self
 import numpy as np
 from numpy.random import Generator
 
-from bench import Benchmark
-from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.lab.simulation.arena import AnySizeLedger
-from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.worlds import (
     Cells,
     Flags,
@@ -20,47 +16,9 @@ from easeml_meter.lab.simulation.worlds import (
     Models,
     World,
     grade_law,
-    world_of,
 )
-from easeml_meter.spec import MeterSpec
 
 Chances = dict[tuple[int, int], float]
-
-
-def benchmarks(*, small: bool) -> list[Benchmark]:
-    """List them; the small ones take milliseconds."""
-    steps, tolerance, sessions = (4, 0.1, 20) if small else (10, 0.01, 250)
-    spec = MeterSpec.uniform(signals=5, tolerance=tolerance, steps=steps, delta=tolerance)
-    labels = required_labels(spec).labels
-    return [
-        Benchmark(
-            name=f"{sessions} sessions, {steps} steps, {labels:,} labels (reference: every bit)",
-            ours=lambda: strains(spec, labels, sessions, Cells, batch=sessions),
-            reference=lambda: strains(spec, labels, sessions, Bits, batch=5),
-            at_most=0.05,
-            seconds=0.15,
-            agree=_alike,
-        )
-    ]
-
-
-def strains(
-    spec: MeterSpec, labels: int, sessions: int, examples: type[Cells], *, batch: int
-) -> Floats:
-    """Play the threshold attack; give how close each session came to a broken promise."""
-    world, ledger = world_of(spec, labels), AnySizeLedger(spec, labels)
-    found = []
-    for start in range(0, sessions, batch):
-        rng = np.random.default_rng([7, start])
-        desk = DEVELOPERS["threshold"].run(ledger, world, rng, batch, examples=examples)
-        found.append(desk.strain)
-    return np.concatenate(found)
-
-
-def _alike(ours: Floats, plain: Floats) -> bool:
-    """Tell whether two samples may have the same mean (five standard errors)."""
-    error = np.sqrt(ours.var() / len(ours) + plain.var() / len(plain))
-    return bool(abs(ours.mean() - plain.mean()) < 5 * error)
 
 
 class Bits(Cells):
