@@ -64,7 +64,7 @@ docs: for-work ## the documentation site, with the reference made from the code,
 	$(BIN)/python scripts/reference.py out/docs/reference
 	$(BIN)/zensical build --strict
 
-screenshots: for-work ## pictures of every page for README and docs, and how each is built
+screenshots: for-work ## pictures of every page for README and docs
 	$(BIN)/python -m tests.demo.pages
 	$(BIN)/python -m tests.e2e.screenshots
 
@@ -97,7 +97,10 @@ constraints: ## refresh constraints.txt with today's versions
 	@sh scripts/setup.sh constraints
 
 sbom: for-work ## the bill of materials (CycloneDX), into out/sbom.json
-	$(BIN)/python scripts/sbom.py out/sbom.json
+	@[ -e .cache/sbom/made ] || { $(BIN)/python -m venv .cache/sbom && \
+		.cache/sbom/bin/pip install --quiet cyclonedx-bom==7.5.0 && touch .cache/sbom/made; }
+	@mkdir -p out
+	.cache/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-file out/sbom.json .venv
 
 clean: ## remove .venv and everything else that was made
 	rm -rf .venv build dist out .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,16 +1,11 @@
 """Tests mirror the source: `service/uploads.py` is tested in `tests/service/test_uploads.py`.
 
-And one class, one name: whoever reads `Damaged` must not have to look up which of four it is.
-
 A module without a test of its name stands below, under what tests it instead. Do not add to the
 list for convenience: a newcomer looks for the test of a module under its name.
 """
 
 from __future__ import annotations
 
-import ast
-import re
-from collections import defaultdict
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -124,47 +119,4 @@ def test_every_module_has_a_test_of_its_name_or_is_listed() -> None:
     assert sorted(found - own - set(listed)) == [], f"{share}; these have none"
     assert sorted(set(listed) - (found - own)) == [], f"{share}; take these off the list"
     assert len(listed) == len(set(listed))
-
-
-def test_the_tests_of_the_list_exist() -> None:
     assert [each for each in ELSEWHERE if not (TESTS / each).exists()] == []
-
-
-# A form may mark the option that was chosen in it: that is no decision.
-_DECIDES = re.compile(
-    r"(?<!\bform)\.(phase|role)\b\s*(==|!=|is\b|in\b|not\b)|\b(Phase|Role)\.[A-Z]+\b"
-)
-ALLOWED_ROLES = {
-    # What is offered to admins who make a token, and who a sign-in without a seat is.
-    "web/tokens.py": 1,
-    "web/oidc.py": 1,
-}
-
-
-def test_routes_and_pages_decide_by_no_phase_and_no_role() -> None:
-    """They ask what a value can do (`active`, `released`) and what an actor may do."""
-    server = SOURCE / "server"
-    found = {
-        str(path.relative_to(server)): _DECIDES.findall(path.read_text())
-        for path in server.rglob("*")
-        if path.suffix in (".py", ".html")
-    }
-    assert {path: len(each) for path, each in found.items() if each} == ALLOWED_ROLES
-
-
-SAME_NAME = {
-    "Asked": "what labelers are asked for, and a meter in a pytest test, which tests name",
-    "Notice": "the value, and its form in the API, whose name is public",
-}
-"""Names that several classes have, and why; private classes are read in their own module only."""
-
-
-def test_no_two_classes_have_the_same_name() -> None:
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found[node.name].append(str(path.relative_to(SOURCE)))
-    again = {name: places for name, places in found.items() if len(places) > 1}
-    assert {name: again[name] for name in again.keys() - SAME_NAME} == {}, "rename one of each"
-    assert SAME_NAME.keys() - again.keys() == set(), "take these off the list"

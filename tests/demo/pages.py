@@ -1,13 +1,11 @@
-"""The pages of the site of `meter serve --demo`: who opens each, where it is, and how it is built.
+"""The pages of the site of `meter serve --demo`: who opens each, and where it is.
 
-`python -m tests.demo.pages`, part of `make screenshots`, writes the structure of every page into
-`structure/` again, and docs/pages.md.
+`python -m tests.demo.pages`, part of `make screenshots`, writes docs/pages.md again.
 """
 
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +13,6 @@ from pathlib import Path
 
 import httpx
 from anyio.from_thread import start_blocking_portal
-from tests.demo.outline import outline
 from tests.server.helpers import Served
 
 from easeml_meter.demo.site import fill
@@ -23,7 +20,6 @@ from easeml_meter.server.app import create_app
 from easeml_meter.server.serve import open_site
 from easeml_meter.server.settings import Settings
 
-STRUCTURE = Path(__file__).parent / "structure"
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "https://meter.example.org"
 """What pages and commands give as the address of the site."""
@@ -79,7 +75,7 @@ PAGES = (
     Page("admin-user", "ada", "/admin/users/{dan}", "An account, and its invitation"),
     Page("admin-new-meter", "ada", "/admin/meters/new", "Make a meter"),
 )
-"""Kept by name as text in `structure/`, and as pictures in docs/images/pages."""
+"""Kept as pictures in docs/images/pages, by name."""
 VARIANTS = ("desktop-light", "desktop-dark", "phone-light", "phone-dark")
 _OPENED_BY = {
     None: "For everyone",
@@ -147,10 +143,6 @@ class Seeded:
         form = {"csrf": door[1], "name": who, "password": self.password}
         assert client.post("/sign-in", data=form).status_code == 303
 
-    def structure(self, page: Page) -> str:
-        """Return how a page is built, as text."""
-        return f"# {page.who or 'anyone'}, {page.path}\n\n{outline(self.open(page).text)}"
-
 
 @contextmanager
 def seeded(folder: Path) -> Iterator[Seeded]:
@@ -162,16 +154,5 @@ def seeded(folder: Path) -> Iterator[Seeded]:
         yield Seeded(served, password, ids_of(served.client(), password))
 
 
-def main() -> None:
-    """Write how every page is built, and the page of the docs that shows them."""
-    (DOCS / "pages.md").write_text(gallery(), encoding="utf-8")
-    STRUCTURE.mkdir(exist_ok=True)
-    for old in STRUCTURE.iterdir():
-        old.unlink()
-    with tempfile.TemporaryDirectory() as folder, seeded(Path(folder) / "site") as site:
-        for page in PAGES:
-            (STRUCTURE / f"{page.name}.txt").write_text(site.structure(page), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    (DOCS / "pages.md").write_text(gallery(), encoding="utf-8")
