@@ -64,8 +64,7 @@ docs: for-work ## the documentation site, with the reference made from the code,
 	$(BIN)/python scripts/reference.py out/docs/reference
 	$(BIN)/zensical build --strict
 
-screenshots: for-work ## pictures of every page for README and docs
-	$(BIN)/python -m tests.demo.pages
+screenshots: for-work ## the pictures of pages in README and docs
 	$(BIN)/python -m tests.e2e.screenshots
 
 verify: for-work ## the slow proofs of the statistics, and a minute of fuzzing
