@@ -52,6 +52,7 @@ INSIDE = {
     "submissions.measuring.open_sealed",
     "submissions.waiting.check_free",
     "submissions.waiting.keep_labels",
+    "submissions.waiting.read_labels",
     "submissions.waiting.read_pending",
     "testsets.delivery.asked_of",
     "testsets.delivery.check_alone",
@@ -89,24 +90,23 @@ def test_there_are_use_cases() -> None:
     assert {name_of(function) for function in FOUND} >= INSIDE
 
 
-@pytest.mark.parametrize("name", sorted(INSIDE))
-def test_what_has_no_gate_is_called_inside_the_service_only(name: str) -> None:
-    module, _, function = name.rpartition(".")
-    named = rf"{module.rpartition('.')[2]}\.{function}\(|{module} import [^\n]*\b{function}\b"
+def test_what_has_no_gate_is_called_inside_the_service_only() -> None:
     files = [path for each in ("server", "client", "cli") for path in (SOURCE / each).rglob("*.py")]
-    outside = [path for path in files if re.search(named, path.read_text())]
-    assert outside == []
+    texts = {path: path.read_text() for path in files}
+    for name in INSIDE:
+        module, _, function = name.rpartition(".")
+        parent = module.rpartition(".")[2]
+        named = re.compile(rf"{parent}\.{function}\(|{module} import [^\n]*\b{function}\b")
+        assert [path for path, text in texts.items() if named.search(text)] == [], name
 
 
-@pytest.mark.parametrize(
-    "use_case", USE_CASES, ids=lambda each: f"{each.__module__[21:]}.{each.__name__}"
-)
-def test_every_use_case_declares_its_permission(use_case: Callable[..., Any]) -> None:
-    declared = getattr(use_case, "needs", ())
-    assert declared, "declare it with @needs(Permission...), and take an Actor first"
-    assert all(isinstance(each, Permission) for each in declared)
-    first = next(iter(inspect.signature(use_case).parameters))
-    assert inspect.get_annotations(use_case)[first] == "Actor"
+def test_every_use_case_declares_its_permission() -> None:
+    for use_case in USE_CASES:
+        name, declared = name_of(use_case), getattr(use_case, "needs", ())
+        assert declared, f"{name}: declare it with @needs(Permission...), and take an Actor first"
+        assert all(isinstance(each, Permission) for each in declared), name
+        first = next(iter(inspect.signature(use_case).parameters))
+        assert inspect.get_annotations(use_case)[first] == "Actor", name
 
 
 ONLY_THE_GATE = {
