@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
-from redteam import Attack, Verdict, all_attacks, judge, table
-from redteam.attempts import COUNT, DOCUMENTED, TESTS, missing
+from redteam import Attack, all_attacks, judge
+from redteam.attempts import DOCUMENTED, TESTS, missing
 from redteam.starting import started
-from redteam.target import Client, Cost, Target, hold, refused
+from redteam.target import Client, Target, hold, refused
 from tests.nodes import ROOT, exists
 
 QUICK = [each for each in all_attacks() if each.small]
@@ -50,55 +49,9 @@ def test_an_attack_that_works_is_broken(target: Target) -> None:
     assert judge(example(lambda _: "a figure"), target).figure == "a figure"
 
 
-@pytest.mark.slow
-def test_what_costs_too_much_is_broken(target: Target) -> None:
-    def ask(client: Client) -> None:
-        for _ in range(200):
-            client.get(f"{client.target.address}/planner")
-
-    assert "s, at most 0" in judge(example(ask, seconds=0.0), target).wrong
-    assert judge(example(ask, seconds=0.0), target, timed=False).held
-
-
-@pytest.mark.slow
-def test_a_server_that_fails_is_broken(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(httpx.Client, "send", lambda *_, **__: httpx.Response(500))
-        with Client(target, None) as client:
-            client.get("/me")
-    assert "500 at /api/v1/me" in target.trouble()
-    assert target.trouble() == ""
-
-
-def test_the_table_counts_what_held() -> None:
-    some = example(lambda _: None)
-    cost = Cost(1, 2, 3)
-    verdicts = [Verdict(some, cost, ""), Verdict(some, cost, "", "1.2 times as long")]
-    verdicts += [Verdict(some, Cost(1, 2, 3, known=False), "got")]
-    _, held, with_figure, broken, count = table(verdicts)
-    assert held.endswith("held")
-    assert with_figure.endswith("held: 1.2 times as long")
-    assert broken.endswith("BROKEN: x: got")
-    assert count == "3 attacks: 2 held, 1 broken"
-
-
-def test_every_attempt_of_the_review_is_repeated() -> None:
-    assert COUNT == 100
+def test_every_attempt_of_the_review_is_repeated_or_documented() -> None:
     assert missing(all_attacks()) == []
-
-
-def test_names_of_attacks_are_their_own() -> None:
-    names = [each.name for each in all_attacks()]
-    assert sorted(set(names)) == sorted(names)
-
-
-@pytest.mark.parametrize("node", [each for nodes in TESTS.values() for each in nodes])
-def test_tests_that_repeat_an_attempt_exist(node: str) -> None:
-    assert exists(f"tests/{node}")
-    assert not exists(f"tests/{node}_not")
-
-
-@pytest.mark.parametrize("number", DOCUMENTED)
-def test_what_works_is_documented(number: int) -> None:
-    page, words = DOCUMENTED[number]
-    assert words in (ROOT / page).read_text(encoding="utf-8")
+    nodes = [f"tests/{node}" for nodes in TESTS.values() for node in nodes]
+    assert [node for node in nodes if not exists(node)] == []
+    for page, words in DOCUMENTED.values():
+        assert words in (ROOT / page).read_text(encoding="utf-8")
