@@ -87,7 +87,7 @@ ELSEWHERE = {
     "properties/test_durability.py": ("service/journal",),
     "storage/test_store.py": ("storage/books/repository",),
     "storage/test_migrations.py": (
-        *("storage/migrate", "storage/migrations/env", "storage/older", "storage/schema"),
+        *("storage/migrate", "storage/migrations/env", "storage/schema"),
     ),
     # A reader of one format each: every test runs with all formats.
     "tables/test_opening.py": (

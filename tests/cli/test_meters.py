@@ -287,38 +287,6 @@ def test_git_takes_along_the_specification_and_nothing_else(tmp_path: Path) -> N
     assert sorted(path.name for path in (tmp_path / "meter").iterdir()) == [".meter", "meter.toml"]
 
 
-def older(folder: Path) -> Workbench:
-    """Make a meter as version 0.1.0 left it: everything beside meter.toml."""
-    desk = Workbench(folder)
-    desk.deliver(animals(desk.init()))
-    desk.validate(VALIDATION)
-    for path in (folder / "meter" / ".meter").iterdir():
-        path.rename(folder / "meter" / path.name)
-    (folder / "meter" / ".gitignore").unlink()
-    (folder / "meter" / ".meter").rmdir()
-    return desk
-
-
-def test_a_folder_of_version_0_1_0_goes_on_as_it_is(tmp_path: Path) -> None:
-    desk = older(tmp_path)
-    assert "test set 1: active" in desk.ok("status")
-    assert "already holds a meter" in desk.run("init", "--spec", "spec.toml", "-C", "meter").err
-    desk.ok("testset", "retire", "--yes")
-    assert "released to meter/released/1" in desk.ok("release")
-    assert not (tmp_path / "meter" / ".meter").exists()
-
-
-def test_a_key_that_git_would_take_along_is_warned_of(tmp_path: Path) -> None:
-    desk = older(tmp_path)
-    assert desk.run("status", "-C", "meter").err == ""
-    git(tmp_path, "init", "--quiet")
-    warned = desk.run("status", "-C", "meter").err
-    assert warned.startswith("warning: Git does not ignore meter/keys/meter.key")
-    assert warned.count("\n") == 1
-    (tmp_path / ".gitignore").write_text("keys/\n", encoding="utf-8")
-    assert desk.run("status", "-C", "meter").err == ""
-
-
 def test_a_meter_is_archived_before_its_first_answer(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     desk.init()

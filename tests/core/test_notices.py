@@ -33,9 +33,3 @@ AT = "2026-01-01T00:00:00+00:00"
 def test_a_notice_says_what_is_shared_and_survives_json(notice: Notice, sentence: str) -> None:
     assert notice.sentence == sentence
     assert Notice.from_json(notice.to_json()) == notice
-
-
-def test_zero_from_an_earlier_version_may_mean_that_nothing_was_compared() -> None:
-    before = {"at": AT, "validation_set": 1, "generation": 1, "rows_shared": 0, "first_rows": []}
-    assert Notice.from_json(before).rows_shared is None
-    assert Notice.from_json({**before, "rows_shared": 4, "first_rows": [1]}).rows_shared == 4

@@ -13,7 +13,6 @@ import pytest
 from tests.cli.workbench import Workbench, rows
 
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.service.submissions.measuring import Measured
 
 Values = list[Any]
 
@@ -374,24 +373,6 @@ def test_labels_in_forms_that_do_not_go_together_are_refused(tmp_path: Path, los
     desk.validate(validation)
     shown = desk.refused(2, "submit", *desk.predictions(test, validation))
     assert "the labels of the validation set are text, those of the test set numbers" in shown
-
-
-def test_what_a_function_got_before_is_in_the_retrospective(
-    tmp_path: Path, losses: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Versions before gave a function each column as it was; their answers stay what they were."""
-    desk = Workbench(tmp_path, "parquet")
-    test, validation = ready(desk, numbers, loss=f"{losses}:tenth", steps=2, classes=())
-    with monkeypatch.context() as before:
-        before.setattr(Measured, "form", None)
-        desk.kind = "csv"
-        assert desk.submit(test, validation, name="text")["band"] == 1
-    assert "text given, numbers needed" in desk.refused(
-        2, "submit", *desk.predictions(test, validation, name="more")
-    )
-    desk.kind = "parquet"
-    assert desk.submit(test, validation, name="numbers")["band"] == 1
-    spend(desk, [0, 0])
 
 
 @pytest.mark.parametrize("loss", ["0-1", "brier", "absolute[0,10]"])

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.forking import run
+from tests.server import helpers
 from tests.server.process import started
 from tests.service.helpers import small_spec
 
@@ -30,6 +31,7 @@ from easeml_meter.service.doctor import examine
 from easeml_meter.service.notifications.delivery import Sender
 from easeml_meter.service.notifications.emails import MailServer
 from easeml_meter.service.place import Site
+from easeml_meter.storage.schema import HEAD
 from easeml_meter.storage.store import Store
 
 
@@ -54,6 +56,17 @@ def test_first_start_prints_address_and_admin_token_and_stops_cleanly(tmp_path: 
     assert [line["event"] for line in lines] == ["started", *["request"] * 4, "stopped"]
     assert {line["level"] for line in lines} == {"info"}
     assert server.token not in "".join(server.log)
+
+
+def test_a_server_stays_ready_when_a_newer_one_migrates(tmp_path: Path) -> None:
+    """A balancer that asks /readyz would take every old process out of service at once."""
+    with helpers.serve(tmp_path / "site") as served:
+        with served.site.writing() as books:
+            order = f"UPDATE alembic_version SET version_num = '{int(HEAD) + 1:04}'"  # noqa: S608
+            books.connection.exec_driver_sql(order)
+        ready = served.client().get("http://server/readyz")
+        assert (ready.status_code, ready.text.splitlines()[0]) == (200, "warn database")
+        assert served.client("admin").get("/me").is_success
 
 
 def test_what_it_writes_into_a_folder_that_was_there_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tarfile
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -97,13 +96,8 @@ def _content(file: IO[bytes] | None) -> bytes:
 
 
 def written(path: Path, members: dict[str, bytes]) -> Path:
-    """Write a backup of these members, as version 0.1.0 did if the name ends in .zip."""
-    if path.suffix == ".tar":
-        path.write_bytes(pack({name: File(content) for name, content in members.items()}))
-    else:
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
+    """Write a backup of these members."""
+    path.write_bytes(pack({name: File(content) for name, content in members.items()}))
     return path
 
 
@@ -582,22 +576,20 @@ class TestTheFile:
         with pytest.raises(InvalidInput, match="the files here belong to age1another: nothing was"):
             brought(site, path)
 
-    @pytest.mark.parametrize("form", ["tar", "zip"])
-    def test_it_is_restored_from_this_form_and_the_one_before(
-        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, form: str
+    def test_it_is_restored_from_an_archive_of_the_same_members(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
         room.submit(1, model="a")
         path = saved(site, tmp_path / "b.tar", key=tmp_path / "site" / "server.key")
-        copied = written(tmp_path / f"copied.{form}", members_of(path))
+        copied = written(tmp_path / "copied.tar", members_of(path))
         there = fresh("there")
         assert brought(there, copied).answers_now == 1
         with Backup.open(copied) as opened:
             assert opened.key() == (tmp_path / "site" / "server.key").read_bytes()
 
-    @pytest.mark.parametrize("form", ["tar", "zip"])
     @pytest.mark.parametrize("part", ["entries.jsonl", ".sealed", ".journal", "manifest.json"])
     def test_a_changed_member_is_found(
-        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, *, part: str, form: str
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, part: str
     ) -> None:
         room.submit(1, model="a")
         found = members_of(saved(site, tmp_path / "b.tar"))
@@ -606,13 +598,12 @@ class TestTheFile:
             found[name] = found[name].replace(b"a", b"b")
         there = fresh("there")
         with pytest.raises(MeterError):
-            brought(there, written(tmp_path / f"changed.{form}", found))
+            brought(there, written(tmp_path / "changed.tar", found))
         with there.reading() as books:
             assert not books.meters.all()
 
-    @pytest.mark.parametrize("form", ["tar", "zip"])
     def test_a_missing_or_additional_member_is_found(
-        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, form: str
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
         found = members_of(saved(site, tmp_path / "b.tar"))
         less = {name: each for name, each in found.items() if not name.endswith(".sealed")}
@@ -621,11 +612,10 @@ class TestTheFile:
         there = fresh("there")
         for number, bad in enumerate((less, more)):
             with pytest.raises(MeterError, match="damaged"):
-                brought(there, written(tmp_path / f"{number}.{form}", bad))
+                brought(there, written(tmp_path / f"{number}.tar", bad))
 
-    @pytest.mark.parametrize("form", ["tar", "zip"])
     def test_a_manifest_signed_by_nobody_is_refused(
-        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, form: str
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
         """Whoever can write to where backups lie cannot take an answer out of one."""
         room.submit(1, model="a")
@@ -634,14 +624,13 @@ class TestTheFile:
         signed["manifest"] = signed["manifest"].replace('"answers": 1', '"answers": 0')
         forged = {**found, backup.MANIFEST: json.dumps(signed).encode()}
         with pytest.raises(MeterError, match="damaged, or changed"):
-            brought(fresh("there"), written(tmp_path / f"forged.{form}", forged))
+            brought(fresh("there"), written(tmp_path / "forged.tar", forged))
 
-    @pytest.mark.parametrize("form", ["tar", "zip"])
     def test_a_manifest_of_any_length_is_not_read(
-        self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+        self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         found = members_of(saved(site, tmp_path / "b.tar"))
-        path = written(tmp_path / f"copied.{form}", found)
+        path = written(tmp_path / "copied.tar", found)
         monkeypatch.setattr(backup, "_LONGEST_MANIFEST", len(found[backup.MANIFEST]))
         with Backup.open(path) as opened:
             assert opened.contents.meters

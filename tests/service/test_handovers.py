@@ -306,7 +306,7 @@ def test_log_failure_is_the_planners() -> None:
 
 
 def stuck(tmp_path: Path) -> Session:
-    """Make a session as the version before left it: nothing left, and still active."""
+    """Make a session whose hand-over only the journal and a table know of: still active."""
     session = made(tmp_path, extra=0)
     session.submit(0, 0, model="a", tenant=1)
     space, (generation,) = session.meter.workspace, session.meter.generations

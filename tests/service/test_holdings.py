@@ -120,7 +120,7 @@ def test_a_site_whose_files_are_all_away_is_refused(tmp_path: Path) -> None:
         files = tmp_path / "site" / "files"
         files.rename(tmp_path / "away")
         files.mkdir()
-        # As an earlier version left it there, which started all the same.
+        # A server that starts without its files makes the note anew, and only that.
         (files / RECIPIENT).write_text(str(site.identity.recipient))
         for _ in range(2):
             with pytest.raises(MeterError, match="none of the files is there") as refused:

@@ -236,7 +236,7 @@ def test_what_is_put_off_is_run_again_then(site: Site) -> None:
 
 
 def test_a_row_without_a_job_is_found(site: Site) -> None:
-    """One of an older version, or of a backup that was restored."""
+    """One of a backup that was restored."""
     with site.writing() as books:
         add(books, "a-1", job=False)
         add(books, "a-2", job=False)

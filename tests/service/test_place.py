@@ -13,7 +13,7 @@ from tests.service.helpers import Session, deliver, rows, small_spec
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
-from easeml_meter.service.place import Home, Site
+from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 
 
@@ -70,15 +70,3 @@ def test_entries_that_the_books_lost_come_back_from_the_journal(remote: Remote) 
     assert any("an older copy" in problem for problem in remote.session.meter.audit().problems)
     assert remote.session.submit(9, 0, model="c").step == 3
     site.close()
-
-
-@pytest.mark.parametrize("left", ["meter.db", "keys/meter.key", "testsets/f.journal"])
-def test_what_version_0_1_0_left_stays_where_it_is(tmp_path: Path, left: str) -> None:
-    """The journal alone is enough: it says what was told, also when the database is lost."""
-    home = Home(tmp_path)
-    assert home.state == tmp_path / ".meter"
-    (tmp_path / left).parent.mkdir(exist_ok=True)
-    (tmp_path / left).touch()
-    assert (home.older, home.state) == (True, tmp_path)
-    (tmp_path / ".meter").mkdir()
-    assert (home.older, home.state) == (False, tmp_path / ".meter")

@@ -1,4 +1,4 @@
-"""The journal beside a test set, written by this version and by the one before."""
+"""The journal beside a test set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.storage import examples
 
-from easeml_meter.core.model import Entry, HandOver, Promotion
+from easeml_meter.core.model import HandOver, Promotion
 from easeml_meter.errors import MeterError
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
@@ -30,16 +30,6 @@ def journal(files: FolderFiles) -> Journal:
     return Journal(files, "x.journal")
 
 
-def as_before(row: Entry | HandOver) -> str:
-    """Write a line as the version before did: tenants from 0, no format, no user."""
-    counted: dict[str, Any] = {
-        name: value - 1 if name in ("tenant", "giver", "receiver") else value
-        for name, value in asdict(row).items()
-        if name != "user"
-    }
-    return json.dumps(counted, sort_keys=True)
-
-
 def test_entries_come_back_in_the_order_of_each_tenants_steps(journal: Journal) -> None:
     assert journal.read() == []
     second, other = replace(ENTRY, step=2), replace(ENTRY, tenant=2)
@@ -50,23 +40,10 @@ def test_entries_come_back_in_the_order_of_each_tenants_steps(journal: Journal) 
     assert journal.read() == [ENTRY, second, other]
 
 
-def test_lines_of_the_version_before_count_tenants_from_zero(
-    files: FolderFiles, journal: Journal
-) -> None:
-    old = [replace(ENTRY, tenant=tenant, user="") for tenant in (1, 2)]
-    files.append("x.journal", [as_before(entry) for entry in old])
-    assert journal.read() == old
-    new = [replace(ENTRY, tenant=tenant, step=2) for tenant in (1, 2)]
-    assert journal.answers() is None  # they did not say
-    journal.append(new, 4)
-    assert journal.answers() == 4
-    assert journal.read() == [old[0], new[0], old[1], new[1]]
-
-
-def test_hand_overs_of_both_versions(files: FolderFiles, journal: Journal) -> None:
-    files.append("x.handovers", [as_before(HANDOVER)])
+def test_hand_overs_come_back_in_the_order_of_their_time(journal: Journal) -> None:
     later = replace(HANDOVER, giver=3, at="2026-01-02")
     journal.append_handover(later)
+    journal.append_handover(HANDOVER)
     assert journal.handovers() == [HANDOVER, later]
 
 

@@ -26,6 +26,7 @@ def forged(
         "order_digest": None,
         "created": "",
         "classes": None,
+        "batch_rows": [],
     } | notes
     batches: Iterator[pa.RecordBatch] = (each for group in groups for each in group.to_batches())
     # Without Arrow's own notes, dictionaries are written out when they are read.

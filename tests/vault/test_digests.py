@@ -268,7 +268,7 @@ def test_the_content_digest_ignores_order_and_nothing_else(table: pa.Table, rand
 
 
 def test_stored_fingerprints_stay_the_same() -> None:
-    """Budgets are keyed to fingerprints: version 0.1.0 printed this value."""
+    """Budgets are keyed to fingerprints."""
     table = pa.table(
         {
             "number": pa.array([1, 2**60 + 1, None]),

@@ -6,8 +6,6 @@ import functools
 import json
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -182,9 +180,7 @@ def open_meter(place: MeterPlace) -> MeterVerbs:
 
     # Whoever uses a folder says of which team they are, as they say in which role.
     tenant = click.get_current_context().params.get("tenant") or 1
-    meter = Meter.open(place.folder, role=role, tenant=tenant)
-    _warn_of_git(place.folder)
-    return meter
+    return Meter.open(place.folder, role=role, tenant=tenant)
 
 
 def role_here(place: MeterPlace) -> Role | None:
@@ -195,29 +191,6 @@ def role_here(place: MeterPlace) -> Role | None:
     if role not in EMBEDDED:
         raise invalid("METER_ROLE", role[:40], f"one of {', '.join(EMBEDDED)}")
     return Role(role)
-
-
-def _warn_of_git(folder: Path) -> None:
-    """Warn if Git would take along the key of a meter that version 0.1.0 made."""
-    from easeml_meter.service.place import Home
-
-    home = Home(folder)
-    if not home.older or not home.key.exists():
-        return
-    key = home.key.resolve()
-    if not any((each / ".git").exists() for each in key.parents):
-        return
-    # Git itself knows best: a folder above, or the user's settings, may ignore the key.
-    if git := shutil.which("git"):
-        asked = [git, "check-ignore", "--quiet", str(key)]
-        found = subprocess.run(asked, cwd=key.parent, capture_output=True, check=False)  # noqa: S603
-        if found.returncode == 0:
-            return
-    click.echo(
-        f"warning: Git does not ignore {home.key}, which opens the test sets: put keys/, "
-        "testsets/, predictions/, validation/ and meter.db* into .gitignore",
-        err=True,
-    )
 
 
 def open_remote(place: MeterPlace) -> RemoteMeter:

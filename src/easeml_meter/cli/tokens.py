@@ -67,9 +67,8 @@ def new(  # noqa: PLR0917
     most = None if pace is None else _per_day(pace)
     check_token(name, [each.partition(":")[0] for each in scopes], days, most)
     with connected(place) as connection:
-        given = {"name": name, "days": days, "scopes": [_scope(place, each) for each in scopes]}
-        if most is not None:  # a server of a version before knows none
-            given["pace"] = most
+        limited = [_scope(place, each) for each in scopes]
+        given = {"name": name, "days": days, "scopes": limited, "pace": most}
         made = connection.call("POST", "/tokens", json=given)
     if as_json:
         echo_json(made)
@@ -94,8 +93,7 @@ def list_tokens(place: MeterPlace, as_json: bool) -> None:
         return
     for each in found:
         if each["revoked_at"] is None:
-            pace = each.get("pace")  # a server of a version before tells none
-            named = [*each["scopes"], *([f"{pace}/day"] if pace else [])]
+            named = [*each["scopes"], *([f"{each['pace']}/day"] if each["pace"] else [])]
             limits = f" ({', '.join(named)})" if named else ""
             click.echo(f"{each['name']}{limits}, until {each['expires_at'][:10]}, id {each['id']}")
 

@@ -223,9 +223,8 @@ class TestSet:
         if data["columns"]:
             label = next(each for each in data["columns"] if each["name"] == data["label"])
             manifest = {"columns": data["columns"], "label": label, "id_column": data["id_column"]}
-            # A server of a version before knows no clusters.
-            manifest["cluster_column"] = data.get("cluster_column")
-            manifest["rows"] = data.get("table_rows", data["rows"])
+            manifest["cluster_column"] = data["cluster_column"]
+            manifest["rows"] = data["table_rows"]
         return cls(
             meter=meter,
             number=data["generation"],
@@ -234,7 +233,7 @@ class TestSet:
             changed_at=data["changed_at"],
             rows=data["rows"],
             manifest=manifest,
-            count=data.get("count", Count.ALL),  # version 0.1.0 knew no other
+            count=Count(data["count"]),
         )
 
 
@@ -283,7 +282,7 @@ class LabelRequest:
             changed_at=data["since"],
             reason=data["reason"],
             deadline=data["deadline"],
-            count=data.get("count", Count.ALL),  # version 0.1.0 knew no other
+            count=Count(data["count"]),
         )
         own = {"meter": meter, "generation": number, "digest": "", "blob": ""}
         parts = (Part(**known(Part, each, **own)) for each in data["parts"])
@@ -333,10 +332,8 @@ class ValidationSet:
     def from_json(cls, meter: str, data: dict[str, Any]) -> ValidationSet:
         """Return what `to_json` told of a validation set."""
         told = {name: data[name] for name in ("number", "rows", "digest", "added_at")}
-        # A server of a version before tells neither.
-        later = {name: data.get(name) for name in ("id_column", "classes", "cluster")}
-        settings = {"label": data["label"], **later}
-        blob = f"validation{data.get('suffix', '')}"
+        settings = {name: data[name] for name in ("label", "id_column", "classes", "cluster")}
+        blob = f"validation{data['suffix']}"
         return cls(meter=meter, settings=settings, blob=blob, **told)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from easeml_meter.checks import known
+
 NAMED_ROWS = 10
 """Rows that a refusal or a notice names; the rest is counted."""
 
@@ -50,11 +52,5 @@ class Notice:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Notice:
-        """Return what `to_json` told.
-
-        Earlier versions wrote 0, and no sentence, also where they had compared nothing.
-        """
-        known = {name: data[name] for name in cls.__slots__ if name in data}
-        if "sentence" not in data:
-            known["rows_shared"] = data["rows_shared"] or None
-        return cls(**{**known, "first_rows": tuple(data["first_rows"])})
+        """Return what `to_json` told."""
+        return cls(**known(cls, data, first_rows=tuple(data["first_rows"])))

@@ -449,18 +449,17 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
     return Signal(
         spec=spec,
         answer=answer_named(data["answer"]),
-        tenant=int(data["tenant"]),  # a server of the version before sends text
+        tenant=data["tenant"],
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
-        # A server of a version before sends none of these.
-        by_name=data.get("by_name", False),
-        first_edge=data.get("first_edge"),
-        old=data.get("old"),
+        by_name=data["by_name"],
+        first_edge=data["first_edge"],
+        old=data["old"],
         asked=asked,
         told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
-        validation_loss=data.get("validation_loss"),
-        true_loss_at_least=data.get("true_loss_at_least"),
-        true_loss_at_most=data.get("true_loss_at_most"),
+        validation_loss=data["validation_loss"],
+        true_loss_at_least=data["true_loss_at_least"],
+        true_loss_at_most=data["true_loss_at_most"],
     )
 
 
@@ -491,9 +490,9 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
         promise=data["promise"],
         assumptions=tuple(data["assumptions"]),
         retrospective=tuple(each and Truth(**known(Truth, each)) for each in data["retrospective"]),
-        brought=tuple(data.get("brought", ())),  # servers of version 0.1.0 send none of these
-        sharing=tuple(data.get("sharing", ())),
-        handovers=tuple(map(Consequence.from_json, data.get("handovers", ()))),
-        prices=tuple(Price(**known(Price, each)) for each in data.get("prices", ())),
-        notes=tuple(Note(**known(Note, each)) for each in data.get("notes", ())),
+        brought=tuple(data["brought"]),
+        sharing=tuple(data["sharing"]),
+        handovers=tuple(map(Consequence.from_json, data["handovers"])),
+        prices=tuple(Price(**known(Price, each)) for each in data["prices"]),
+        notes=tuple(Note(**known(Note, each)) for each in data["notes"]),
     )

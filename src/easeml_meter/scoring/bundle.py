@@ -25,7 +25,7 @@ MOST_CHARACTERS = 10_000
 
 _COMMAND, _FILES = "command", "files/"
 _MAGIC = b"easeml-meter bundle 1\n"
-"""How a bundle began before it was an archive."""
+"""What the digest begins with, so that nothing else has the same one."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,8 @@ class Bundle:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what `to_bytes` gave, in this version or an earlier one."""
+        """Read what `to_bytes` gave."""
         try:
-            if data.startswith(_MAGIC):
-                return cls._from_before(data)
             found = archive.unpack(data, MOST_FILES + 1)
             command = found.pop(_COMMAND).content.decode()
             if not all(name.startswith(_FILES) for name in found):
@@ -97,19 +95,6 @@ class Bundle:
         files = (BundledFile(name.removeprefix(_FILES), *found[name]) for name in sorted(found))
         return cls(command, tuple(files))
 
-    @classmethod
-    def _from_before(cls, data: bytes) -> Self:
-        """Read the form of version 0.1.0: submissions that were kept, or wait, may have it."""
-        start = len(_MAGIC) + 8
-        at = start + int.from_bytes(data[len(_MAGIC) : start], "big")
-        header, files = json.loads(data[start:at]), []
-        for name, size, executable in header["files"]:
-            if type(size) is not int or not 0 <= size <= len(data) - at:
-                raise ValueError
-            files.append(BundledFile(name, data[at : at + size], executable is True))
-            at += size
-        return cls(header["command"], tuple(files))
-
     def to_bytes(self) -> bytes:
         """Return the archive."""
         found = {_FILES + file.name: File(file.content, file.executable) for file in self.files}
@@ -117,10 +102,9 @@ class Bundle:
 
     @cached_property
     def digest(self) -> str:
-        """What tells submissions apart: the SHA-256 (hex) of the form of version 0.1.0.
+        """What tells submissions apart: the SHA-256 (hex) of command, names and contents.
 
-        Still of that one, so that a model submitted before an upgrade is known after it: the same
-        model must not be charged twice.
+        Not of the archive: how it is packed is no part of the model.
         """
         files = [[file.name, len(file.content), file.executable] for file in self.files]
         header = json.dumps({"command": self.command, "files": files}).encode()

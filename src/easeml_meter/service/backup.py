@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import json
 import re
-import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -28,7 +27,6 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.holdings import named_files
 from easeml_meter.service.place import Clock, Home, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
-from easeml_meter.storage import older
 from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import LINES, SUFFIX, entries_in
@@ -302,12 +300,9 @@ def _signature(manifest: str, identity: Identity) -> str:
 class Backup:
     """A backup opened for reading."""
 
-    def __init__(
-        self, opened: archive.Archive | zipfile.ZipFile | _Shelved, path: Path | str
-    ) -> None:
+    def __init__(self, opened: archive.Archive | _Shelved, path: Path | str) -> None:
         self._archive = opened
         self._path = path
-        self._schema = SCHEMA
         self._manifest, self._signature, self.contents = self._read_manifest()
 
     @classmethod
@@ -323,10 +318,8 @@ class Backup:
                 yield cls(_Shelved(Shelf.at(source), name), source)
                 return
             with Path(source).open("rb") as stream:
-                # Version 0.1.0 wrote zip files.
-                zipped = stream.read(4) == b"PK\3\4"
-                yield cls(zipfile.ZipFile(stream) if zipped else archive.Archive(stream), source)
-        except (zipfile.BadZipFile, archive.DamagedArchive):
+                yield cls(archive.Archive(stream), source)
+        except archive.DamagedArchive:
             raise _damaged(source) from None
 
     def _read_manifest(self) -> tuple[str, str, Contents]:
@@ -341,12 +334,11 @@ class Backup:
             contents = Contents(**said, meters=meters)
         except (KeyError, TypeError, ValueError):
             raise invalid("backup", str(self._path), "a file that meter backup wrote") from None
-        if found["format"] != FORMAT or found["schema"] not in older.READABLE:
+        if found["format"] != FORMAT or found["schema"] != SCHEMA:
             raise InvalidInput(
                 f"{self._path}: made by version {found['program']} with another schema: restore "
                 "it with that version, then upgrade"
             )
-        self._schema = found["schema"]
         return text, signature, contents
 
     def check(self, identity: Identity) -> None:
@@ -396,14 +388,7 @@ class Backup:
             raise _damaged(self._path) from None
 
     def rows(self, table: str, meter: str | None = None) -> Iterator[dict[str, Any]]:
-        """Return the rows of a table, a meter's or the site's, in the schema of today."""
-        rows = self._rows(table, meter)
-        if self._schema != older.RELEASED or meter is None:
-            return rows
-        links = self._rows("audit", meter) if table == "entries" else iter(())
-        return older.raised(table, rows, older.users_in(links))
-
-    def _rows(self, table: str, meter: str | None) -> Iterator[dict[str, Any]]:
+        """Return the rows of a table, a meter's or the site's."""
         folder = "site" if meter is None else f"meters/{meter}/books"
         with self.member(f"{folder}/{table}.jsonl") as source:
             for line in source:

@@ -321,7 +321,7 @@ class QueueRunner:
         return app
 
     def _call(self, task: Work, context: JobContext, /, **arguments: str) -> None:
-        (key,) = arguments.values()  # jobs made by earlier versions call it `submission`
+        (key,) = arguments.values()
         job = int(context.job.id or 0)
         self._held[job] = task, key
         try:

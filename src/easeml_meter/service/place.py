@@ -54,18 +54,9 @@ class Home:
     folder: Path
 
     @property
-    def older(self) -> bool:
-        """Whether version 0.1.0 made the meter: it kept everything beside `meter.toml`."""
-        if (self.folder / STATE).exists():
-            return False
-        # Any one of them is enough: after a loss, the journal still knows what was told.
-        left = ("meter.db", "keys/meter.key", f"{TEST_SETS}/*{SUFFIX}")
-        return any(True for name in left for _ in self.folder.glob(name))
-
-    @property
     def state(self) -> Path:
         """The folder of the books, the key and the files."""
-        return self.folder if self.older else self.folder / STATE
+        return self.folder / STATE
 
     @property
     def database(self) -> Path:
@@ -88,9 +79,8 @@ class Home:
             state, key = self.state, self.key
             for name in (TEST_SETS, "validation", "predictions", "keys"):
                 (state / name).mkdir(parents=True, exist_ok=True)
-            if state.name == STATE:
-                # A key that `git add .` takes along opens the test set to everybody.
-                (state / ".gitignore").write_text("*\n", encoding="utf-8")
+            # A key that `git add .` takes along opens the test set to everybody.
+            (state / ".gitignore").write_text("*\n", encoding="utf-8")
             key.parent.chmod(0o700)
             if not key.exists():
                 Identity.new().write(key)

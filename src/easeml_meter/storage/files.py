@@ -441,7 +441,6 @@ class RemoteFiles:
         names = self.names(name)
         if folders := [int(each) for each in names if re.fullmatch(r"\d{1,12}", each)]:
             names += self.names(f"{name}/{max(folders)}")
-        # Those of earlier versions lie beside the folders.
         noted = [int(each.partition("-")[0]) for each in names if re.fullmatch(r"\d+-\w+", each)]
         return max(noted, default=None if names else 0)
 

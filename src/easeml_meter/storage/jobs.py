@@ -113,7 +113,7 @@ def enqueue(books: Books, job: Job) -> None:
 def enqueue_lost(store: Store, queue: Queue, waiting: Waiting) -> int:
     """Queue jobs for rows that wait without one; return how many.
 
-    Rows without jobs come from older versions, which had another queue, and from restored backups.
+    Rows without jobs come from restored backups.
     """
     if store.dialect != "postgresql":
         return 0

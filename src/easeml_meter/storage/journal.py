@@ -25,8 +25,6 @@ LINES = (SUFFIX, _HANDOVERS, _PROMOTIONS, _TOP_UPS)
 _RETIRED = "retired"
 _FINGERPRINT = "fingerprint"
 _FORMAT = 2
-"""Tenants count from 1 in lines that say so; lines without a format count them from 0."""
-
 
 _MOST = 10**12
 """No number of an entry is larger, and no database takes one of any size."""
@@ -88,7 +86,7 @@ class Journal:
         found = []
         for line in dict.fromkeys(self._files.lines(self._handovers)):
             with suppress(*_NO_LINE):  # cut short by a crash
-                found.append(_checked(HandOver(**_read(line, "giver", "receiver"))))
+                found.append(_checked(HandOver(**_read(line))))
         return sorted(found, key=lambda row: row.at)
 
     def append_promotion(self, row: Promotion) -> None:
@@ -130,7 +128,7 @@ def retired_at(lines: Iterable[str]) -> str | None:
 
 def _entry(line: str) -> Entry | None:
     try:
-        return _checked(Entry(**_read(line, "tenant")))
+        return _checked(Entry(**_read(line)))
     except _NO_LINE:
         return None
 
@@ -155,9 +153,8 @@ def _line(row: Entry | HandOver | Promotion) -> str:
     return json.dumps({"format": _FORMAT, **values(row)}, sort_keys=True)
 
 
-def _read(line: str, *tenants: str) -> dict[str, Any]:
-    """Return the fields of a line, whatever version wrote it; `tenants` names those to count."""
+def _read(line: str) -> dict[str, Any]:
+    """Return the fields of a line. Whatever format it names, it counts if it has them all."""
     fields = dict(json.loads(line))
-    if fields.pop("format", 1) == 1:
-        fields |= {name: fields[name] + 1 for name in tenants}
+    fields.pop("format", None)
     return fields

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0014"
+HEAD = "0001"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -38,7 +38,7 @@ generations = sa.Table(
     sa.Column("changed_at", sa.String(32), nullable=False),
     sa.Column("reason", sa.String(500)),
     sa.Column("deadline", sa.String(32)),
-    sa.Column("count", sa.String(16), nullable=False, server_default="all"),
+    sa.Column("count", sa.String(16), nullable=False),
     sa.UniqueConstraint("meter", "fingerprint"),
     # The same rows are one test set with one budget, whatever meter they are given to.
     sa.Index("generations_by_fingerprint", "fingerprint", unique=True),
@@ -74,10 +74,10 @@ entries = sa.Table(
     sa.Column("blob", sa.String(200), nullable=False),
     sa.Column("told_at", sa.String(32), nullable=False),
     sa.Column("user", sa.String(32), nullable=False),  # empty: not known
-    sa.Column("first_edge", sa.String(32), nullable=False, server_default=sa.text("''")),
-    sa.Column("old", sa.Integer, nullable=False, server_default=sa.text("0")),  # a step, or none
-    sa.Column("token", sa.String(32), nullable=False, server_default=sa.text("''")),  # with a pace
-    sa.Column("asked", sa.Integer, nullable=False, server_default=sa.text("0")),  # which question
+    sa.Column("first_edge", sa.String(32), nullable=False),
+    sa.Column("old", sa.Integer, nullable=False),  # a step, or none
+    sa.Column("token", sa.String(32), nullable=False),  # with a pace
+    sa.Column("asked", sa.Integer, nullable=False),  # which question
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
     # An identical submission is answered from here, also after a crash that lost the answer.
     sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),

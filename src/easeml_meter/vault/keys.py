@@ -29,8 +29,7 @@ MOST_RECIPIENTS = 100
 
 _FINGERPRINTS = "FINGERPRINTS "
 _FORMER = "FORMER "
-# No comments, as these lines are: an earlier version that overlooked them would take rows that have
-# answered before for new ones.
+# No comments: whoever overlooked them would take rows that have answered before for new ones.
 
 
 @dataclass(frozen=True, eq=False)

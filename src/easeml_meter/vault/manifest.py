@@ -80,7 +80,7 @@ def describe(
         raise ValueError("the notes contradict themselves")
     if not isinstance(notes["order_digest"], str | None):
         raise ValueError("no digest")
-    batch_rows = tuple(notes.get("batch_rows", ()))  # files of earlier versions have none
+    batch_rows = tuple(notes["batch_rows"])
     if not all(type(each) is int and each > 0 for each in batch_rows):
         raise ValueError("no numbers of rows")
     if batch_rows and sum(batch_rows) != rows:

@@ -156,7 +156,7 @@ def test_a_email_that_is_refused_is_tried_again(site: Site) -> None:
 
 @pytest.mark.parametrize("address", ["a@[x", "a:;@x", "a@x,<", "().@a"])
 def test_an_email_to_no_address_is_given_up_at_once(site: Site, address: str) -> None:
-    """Earlier versions took such an address, and tried for ever."""
+    """Such an address was taken once, and tried for ever."""
     now = site.now()
     email = Delivery.new("b" * 32, None, address, {"subject": "s", "text": "t", "about": "x"}, now)
     with site.writing() as books:

@@ -146,21 +146,6 @@ def test_a_model_is_queued_and_then_answered(
     assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1
 
 
-@pytest.mark.usefixtures("told")
-def test_a_client_of_version_0_1_0_submits_the_same_command(served: Served, meter: str) -> None:
-    """It sends a command in a form of its own; the answer is not charged twice."""
-    header = b'{"command": "predict model", "files": []}'
-    bundle = b"easeml-meter bundle 1\n" + len(header).to_bytes(8, "big") + header
-    developer = served.client("developer")
-    for body in (packed(command_bundle=bundle), Bundle("predict model").to_bytes()):
-        accepted = hand_in(developer, meter, body=body)
-        assert accepted.status_code == 202, accepted.text
-        queue.work(SYSTEM, served.site, accepted.json()["id"])
-        done = show(developer, meter, accepted.json()["id"])
-        assert (done["state"], done["step"]) == ("done", 1)
-    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1
-
-
 def test_a_tenants_submissions_go_one_after_the_other(
     served: Served, meter: str, told: dict[str, Answer]
 ) -> None:

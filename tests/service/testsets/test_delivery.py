@@ -86,7 +86,7 @@ def test_repeated_ids_are_named_at_seal_and_at_delivery(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"ids given more than once: '3', '4', .* and 4 more"):
         sealed_as(meter, twice, tmp_path / "set.sealed")
     assert not (tmp_path / "set.sealed").exists()
-    # A file sealed elsewhere, or by an earlier version, is looked at again.
+    # A file sealed elsewhere is looked at again.
     forged = tmp_path / "forged.sealed"
     with mock.patch.object(survey, "refuse_repeated_ids"):
         sealed_as(meter, twice, forged)
@@ -201,7 +201,7 @@ def test_the_same_rows_count_at_one_meter_of_a_server(tmp_path: Path) -> None:
 
 
 def test_a_set_sealed_without_a_secret_is_refused_where_edges_are_drawn(tmp_path: Path) -> None:
-    """Files of the version before have none; with fixed edges they are taken as before."""
+    """With fixed edges none is needed."""
     for name, options in (("fixed", {}), ("drawn", {"drawn": 0.3, "tolerance": 0.2})):
         meter = Meter.create(tmp_path / name, small_spec(**options), clock=Clock())
         labels = np.random.default_rng(3).integers(0, 2, meter.plan.labels)

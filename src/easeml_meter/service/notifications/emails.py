@@ -152,9 +152,7 @@ def _needed(request: TestSet, meter: MeterRecord) -> Said:
         "about": f"{request.meter} {request.number}",
         "text": _text(request, meter),
     }
-    # The subject of earlier versions is in the name of the e-mails they sent: keep it there.
-    known_as = f"{meter.name}: {request.labels_needed:,} labels are asked for"
-    return request.meter, known_as, body
+    return request.meter, body["subject"], body
 
 
 def _reminder(request: TestSet, meter: MeterRecord) -> Said:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from easeml_meter.conditions import Comparison
 from easeml_meter.core.model import Entry
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import invalid
 from easeml_meter.scoring.bundle import MOST_FILES, Bundle
 from easeml_meter.scoring.comparing import compare
 from easeml_meter.scoring.executors import open_executor
@@ -273,7 +273,7 @@ class Command(Submitted):
 
     kind: ClassVar[str] = "command"
     queued: ClassVar[bool] = True
-    kept: ClassVar[tuple[str, ...]] = (".tar", ".bundle")  # version 0.1.0 kept .bundle
+    kept: ClassVar[tuple[str, ...]] = (".tar",)
 
     bundle: Bundle
 
@@ -303,8 +303,6 @@ class Command(Submitted):
     @classmethod
     def unpack(cls, body: bytes, files: Mapping[str, File], *_: object) -> Command | None:
         """Return the command in a body, or None if it holds something else."""
-        if list(files) == ["command.bundle"]:  # from a client of version 0.1.0
-            return cls.read(files["command.bundle"].content)
         return cls.read(body) if "command" in files else None
 
     @classmethod
@@ -417,12 +415,7 @@ def kept_predictions(kept: Held, on: Measured) -> Predictions:
     """Open what was kept of predictions, as they were accepted."""
     expected = on.expected(on.generation.table_rows, hidden=True)
     matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
-    try:
-        return Predictions.open(kept, expected=expected, matching=matching)
-    except InvalidInput:
-        # It was accepted by a version that gave a loss of one's own each column as it was.
-        expected = replace(expected, form=None)
-        return Predictions.open(kept, expected=expected, matching=matching)
+    return Predictions.open(kept, expected=expected, matching=matching)
 
 
 def _arrow_bytes(table: pa.Table) -> bytes:
