@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from socketserver import BaseServer
 
 import argon2
 import pytest
@@ -64,6 +65,8 @@ def _hurried() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "wait_until", lambda moment: None)
         patch.setattr(Delivered, "inspect_apart", inspect_here)
+        # Small servers of tests end at once when they are asked to.
+        patch.setattr(BaseServer.serve_forever, "__defaults__", (0.02,))
         quicken(patch)
         yield
 

@@ -52,26 +52,25 @@ def test_recorded_logs_get_an_answer(tool: str, tmp_path: Path) -> None:
     assert bench.json("submit", *files)["band"] == 1
 
 
-@pytest.mark.parametrize("tool", [*LOGS, "scores"])
-@pytest.mark.parametrize(
-    "content",
-    [
-        *("", "{}", "[]", "null", "no json", '{"results": 3}', "\x00\xff", "[" * 5000),
-        *('{"status": "success"}', '{"filter": []}', '{"results": {"version": 3, "results": [1]}}'),
-    ],
+NO_LOGS = (
+    *("", "{}", "[]", "null", "no json", '{"results": 3}', "\x00\xff", "[" * 5000),
+    *('{"status": "success"}', '{"filter": []}', '{"results": {"version": 3, "results": [1]}}'),
 )
+
+
+@pytest.mark.parametrize("tool", [*LOGS, "scores"])
 def test_files_that_are_no_logs_are_refused_in_one_line_and_cost_nothing(
-    tool: str, content: str, tmp_path: Path
+    tool: str, tmp_path: Path
 ) -> None:
     metric, _, visible, *counts = LOGS.get(tool, LOGS["inspect"])
     bench = bench_of(tmp_path, metric, *counts)
     name = {"lm-eval": "samples_a_b.jsonl", "scores": "bad.csv"}.get(tool, "bad.json")
-    (tmp_path / name).write_text(content)
-    (tmp_path / "results_b.json").write_text(content)
-    files = ["--from", tool, "--test", name, "--validation", visible]
-    assert name in bench.refused(2, "submit", *files)
-    files = ["--from", tool, "--test", "gone.json", "--validation", visible]
-    assert "gone.json: cannot be read" in bench.refused(2, "submit", *files)
+    files = ["--from", tool, "--validation", visible, "--test"]
+    for content in NO_LOGS:
+        (tmp_path / name).write_text(content)
+        (tmp_path / "results_b.json").write_text(content)
+        assert name in bench.refused(2, "submit", *files, name)
+    assert "gone.json: cannot be read" in bench.refused(2, "submit", *files, "gone.json")
 
 
 @pytest.mark.parametrize("name", ["bad.json", "bad.jsonl", "bad.parquet"])

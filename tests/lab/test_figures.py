@@ -20,14 +20,15 @@ from easeml_meter.lab.page import tally
 from easeml_meter.lab.results import Report
 from easeml_meter.lab.verdicts import ClaimVerdict
 
-Drawn = tuple[Path, Report]
+Drawn = tuple[Path, Report, list[str]]
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
-    """Draw one figure of each kind, once."""
+    """Draw every figure, once."""
     out = tmp_path_factory.mktemp("figures")
-    return out, draw(out, ["uniform", "tenants", "time-travel", "trees", "traces"])
+    shown: list[str] = []
+    return out, draw(out, progress=shown.append), shown
 
 
 def table(path: Path) -> list[dict[str, str]]:
@@ -35,9 +36,8 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def test_every_figure_is_drawn(tmp_path: Path) -> None:
-    out, shown = tmp_path, list[str]()
-    report = draw(out, progress=shown.append)
+def test_every_figure_is_drawn(drawn: Drawn) -> None:
+    out, report, shown = drawn
     assert shown == [*FIGURES, "index page"]
     assert [drawing.name for drawing in report.drawings] == list(FIGURES)
     for name in FIGURES:
@@ -55,7 +55,7 @@ def test_every_figure_is_drawn(tmp_path: Path) -> None:
 
 
 def test_the_csv_holds_what_is_drawn(drawn: Drawn) -> None:
-    out, _ = drawn
+    out, *_ = drawn
     rows = table(out / "uniform.csv")
     assert list(rows[0]) == ["panel", "series", "bound", "steps T", "labels"]
     at = {(r["panel"], r["series"], r["bound"], r["steps T"]): int(r["labels"]) for r in rows}
@@ -73,7 +73,7 @@ def test_the_csv_holds_what_is_drawn(drawn: Drawn) -> None:
 
 
 def test_the_csv_of_trees_and_traces(drawn: Drawn) -> None:
-    out, _ = drawn
+    out, *_ = drawn
     nodes = table(out / "trees.csv")
     assert [row["node"] for row in nodes if row["pruned"] == "1"] == ["2-1"]
     assert sum(int(row["counted by the paper"]) for row in nodes) == 6 + 5
@@ -89,7 +89,7 @@ def test_the_csv_of_trees_and_traces(drawn: Drawn) -> None:
 
 
 def test_numbers_claims_and_misprints_are_written(drawn: Drawn) -> None:
-    out, report = drawn
+    out, report, _ = drawn
     numbers = table(out / "numbers.csv")
     assert len(numbers) == len(report.numbers)
     [tenants] = [row for row in numbers if row["printed"] == "71K"]
@@ -100,7 +100,7 @@ def test_numbers_claims_and_misprints_are_written(drawn: Drawn) -> None:
 
 
 def test_the_page_says_what_was_claimed_and_found(drawn: Drawn) -> None:
-    out, report = drawn
+    out, report, _ = drawn
     page = html.unescape((out / "index.html").read_text(encoding="utf-8"))
     for row in report.claims():
         assert str(row["claim"]) in page
@@ -121,7 +121,7 @@ def test_the_page_says_what_was_claimed_and_found(drawn: Drawn) -> None:
 
 
 def test_the_page_is_one_file_that_loads_nothing(drawn: Drawn) -> None:
-    out, report = drawn
+    out, report, _ = drawn
     page = (out / "index.html").read_text(encoding="utf-8")
     assert not re.search(r"<(script|link|img|iframe|object|embed)\b", page)
     assert not re.search(r"@import|url\(", page)
@@ -138,7 +138,7 @@ def test_the_page_is_one_file_that_loads_nothing(drawn: Drawn) -> None:
 
 
 def test_panels_on_the_page_take_its_ink(drawn: Drawn) -> None:
-    _, report = drawn
+    _, report, _ = drawn
     for drawing in report.drawings:
         for panel in drawing.panels:
             assert "currentColor" in panel

@@ -1,6 +1,7 @@
 """The promise holds against every developer of the lab, under every meter on offer.
 
-Here with few sessions (a rate of twice delta would still be noticed); `make verify` plays many.
+Here with few sessions (a rate of twice delta would still be noticed); `make verify` plays many, and
+that a broken promise is noticed.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ def test_a_hand_over_on_an_incremental_meter_keeps_the_promise() -> None:
         assert found.failures == 0
 
 
+@pytest.mark.verify
 def test_one_running_maximum_for_all_teams_would_not() -> None:
     """The count of one developer lets twenty teams share 480 steps, and most sessions fail."""
     ledger = OneMaximum(TWENTY_TEAMS, HANDED_OVER)
@@ -133,6 +135,7 @@ def test_drawn_edges_cannot_be_aimed(name: str) -> None:
     assert played(DEVELOPERS[name]) < 0.1
 
 
+@pytest.mark.verify
 def test_a_secret_that_leaks_breaks_the_promise() -> None:
     """The same attack as by a wrong guess, which gains nothing."""
     guesser = DEVELOPERS["guesser"]
@@ -140,6 +143,7 @@ def test_a_secret_that_leaks_breaks_the_promise() -> None:
     assert rates[0] < 0.1 < rates[1] - 0.02
 
 
+@pytest.mark.verify
 def test_edges_that_look_at_the_data_break_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A band that ends just above a small gap, or begins at a large one, tells which it is."""
 
