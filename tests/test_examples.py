@@ -77,24 +77,6 @@ def test_a_judge_and_a_thousand_labels_read_the_error(tmp_path: Path) -> None:
     assert "problems found by the audit: 0" in told
 
 
-def test_a_season_asks_three_questions_of_one_test_set(tmp_path: Path) -> None:
-    told = example("mixed", tmp_path)
-    assert "1,669 labels for 10 answers, whatever is asked" in told
-    answers = re.findall(r"^week (\d): (.*) \(.*\)\? (.*); true accuracy (.*)$", told, re.MULTILINE)
-    assert len(answers) == 11
-    assert {question for _, question, _, _ in answers} == {"gap", "better", "n > 0.8 +/- 0.05"}
-    kept = [truth for _, question, said, truth in answers if (question, said) == ("better", "pass")]
-    assert kept == sorted(kept), "what is kept is truly better"
-    shipped = [
-        truth for _, question, said, truth in answers if question[0] == "n" and said == "pass"
-    ]
-    assert [truth > "0.8" for truth in shipped] == [True]
-    gaps = [said for _, question, said, _ in answers if question == "gap"]
-    assert gaps == ["gap 0 to 0.1", "gap 0.1 to 1"], "the validation set is worn out"
-    assert "answers left: 0 of gap, 4 of better, 8 of n > 0.8 +/- 0.05" in told
-    assert "problems found by the audit: 0" in told
-
-
 @pytest.mark.slow
 def test_an_agent_climbs_a_ladder(tmp_path: Path) -> None:
     told = example("agent_ladder", tmp_path)

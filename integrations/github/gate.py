@@ -41,7 +41,7 @@ def main() -> int:
         return failed(WRONG_INPUT, f"{given('GITHUB_EVENT_NAME')}: {words}")
     # GITHUB_SHA of a pull request is a merge commit: a new one whenever the target branch moves.
     model = given("METER_MODEL") or head.get("sha") or given("GITHUB_SHA")
-    gate = [f"--model={model}", *options("ask", "fail-above", "most-loss")]
+    gate = [f"--model={model}", *options("fail-above", "most-loss")]
     files = options("test", "validation", "onnx")
     if files:
         # A summary asks for a gate: where that needs a limit and has none, nothing is charged.

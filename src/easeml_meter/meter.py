@@ -268,19 +268,17 @@ class MeterVerbs(Protocol):
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
         once: bool = False,
-        ask: str = "",
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get an answer.
 
-        `once`: the answer to an earlier model of this name is good enough. `ask`: which of the
-        meter's questions, if it has several; the usual one by default.
+        `once`: the answer to an earlier model of this name is good enough.
 
         Raises:
             What `submit_any` raises.
         """
         given = _predictions(test, validation, matching)
         with _in_python():
-            return self.submit_any(given, model=model, tenant=tenant, once=once, ask=ask)
+            return self.submit_any(given, model=model, tenant=tenant, once=once)
 
     def evaluate(
         self,
@@ -289,7 +287,6 @@ class MeterVerbs(Protocol):
         model: str,
         tenant: int | None = None,
         once: bool = False,
-        ask: str = "",
     ) -> Signal:
         """Let an estimator (anything with `predict`) predict on both sets, and submit that.
 
@@ -322,7 +319,7 @@ class MeterVerbs(Protocol):
             apart = [name for name in (given.label, given.cluster) if name]
             inputs_seen = visible.in_memory().drop_columns(apart)
             validation = predictions_of(estimator, inputs_seen, loss, given.id_column)
-        return self.submit(test, validation, model=model, tenant=tenant, once=once, ask=ask)
+        return self.submit(test, validation, model=model, tenant=tenant, once=once)
 
     def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
         """Write the validation set in use to a folder, as it was given."""
@@ -335,7 +332,6 @@ class MeterVerbs(Protocol):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
-        ask: str = "",
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`).
 
@@ -344,7 +340,7 @@ class MeterVerbs(Protocol):
 
         Raises:
             Denied: the role does not submit for this tenant, or may not report scores.
-            InvalidInput: something is wrong with the files, the name, the tenant or the question.
+            InvalidInput: something is wrong with the files, the name or the tenant.
             MeterError: the last answer is set aside for a model that is running.
             Spent: the test set has no answer left.
             TooLarge: there is no room to keep it.
@@ -362,7 +358,6 @@ class MeterVerbs(Protocol):
         *,
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
-        ask: str = "",
     ) -> CheckedSubmission:
         """Return how the meter understands predictions: free, and without touching a label.
 
@@ -371,7 +366,7 @@ class MeterVerbs(Protocol):
         """
         given = _predictions(test, validation, matching)
         with _in_python():
-            return self.check_any(given, tenant=tenant, ask=ask)
+            return self.check_any(given, tenant=tenant)
 
     def check_any(
         self,
@@ -379,7 +374,6 @@ class MeterVerbs(Protocol):
         *,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
-        ask: str = "",
     ) -> CheckedSubmission:
         """Return how the meter understands a submission: free, and without touching a label.
 
@@ -388,7 +382,7 @@ class MeterVerbs(Protocol):
 
         Raises:
             Denied: the role does not submit for this tenant, or may not report scores.
-            InvalidInput: something is wrong with the files, the tenant or the question.
+            InvalidInput: something is wrong with the files or the tenant.
             Spent: the test set has no answer left.
             TooSoon: the token has had its answers of a day.
             WrongPhase: there is no test set or no validation set yet.
@@ -410,24 +404,16 @@ class MeterVerbs(Protocol):
             InvalidInput: the meter has no such tenant.
         """
 
-    def gate(
-        self, model: str, gate: Gate, *, tenant: int | None = None, ask: str = ""
-    ) -> GateVerdict:
+    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> GateVerdict:
         """Say whether a model passes, by the newest answer to it: free, and repeatable.
-
-        `ask`: by its answer to which of the meter's questions, if it has several; the usual one by
-        default.
 
         Raises:
             Denied: the role does not see the answers of this tenant.
-            InvalidInput: the meter has no such tenant or question, or it cannot have this gate.
+            InvalidInput: the meter has no such tenant, or it cannot have this gate.
             WrongPhase: nothing was told of the model yet.
         """
-        spec = self.spec
-        number = spec.number_asked(ask)
-        gate.check(spec.each[number])
-        asked = spec.questions[number] if spec.also else ""
-        return gate.judge(last_told(self.history(tenant=tenant), model, asked))
+        gate.check(self.spec)
+        return gate.judge(last_told(self.history(tenant=tenant), model))
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
         """Compare the next submissions with this model, which has passed; return its step.
@@ -767,10 +753,9 @@ class Meter(MeterVerbs):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
-        ask: str = "",
     ) -> Signal:
         actor, space = self._acting(tenant), self.workspace
-        return answering.answer(actor, space, submitted, model, conditions, once=once, ask=ask)
+        return answering.answer(actor, space, submitted, model, conditions, once=once)
 
     def check_any(
         self,
@@ -778,9 +763,8 @@ class Meter(MeterVerbs):
         *,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
-        ask: str = "",
     ) -> CheckedSubmission:
-        return checking.check(self._acting(tenant), self.workspace, submitted, conditions, ask=ask)
+        return checking.check(self._acting(tenant), self.workspace, submitted, conditions)
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         return history.show_session(self._acting(tenant), self.workspace, generation)

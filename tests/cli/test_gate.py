@@ -12,7 +12,7 @@ import pytest
 from tests import forking
 from tests.client.people import people_at
 from tests.live import live
-from tests.service.helpers import Session, condition_spec, make_session
+from tests.service.helpers import Session, make_session
 
 
 @pytest.fixture
@@ -71,27 +71,6 @@ def test_submit_is_gated_too(session: Session) -> None:
     assert done.returncode == 6
     assert "Step 3: band" in done.stdout
     assert len(session.meter.status().signals) == 3
-
-
-def test_only_the_answer_to_the_question_asked_opens_the_gate(tmp_path: Path) -> None:
-    """The newest answer to any question did, so an easier condition let a model through."""
-    hard, easy = "n > 0.7 +/- 0.2", "n > 0.2 +/- 0.2"
-    session = make_session(tmp_path, condition_spec(question=hard, also=(easy,)))
-    half = len(session.test_labels) // 2
-    session.submit(half, 0, model="m", ask=hard)
-    session.submit(half, 0, model="m", ask=easy)
-    session.submit(half, 0, model="new", ask=easy)
-    usual, asked, other = (
-        run(session, "gate", "--model", "m", *ask) for ask in ((), ("--ask", hard), ("--ask", easy))
-    )
-    assert (usual.returncode, asked.returncode, other.returncode) == (6, 6, 0)
-    assert usual.stdout == asked.stdout
-    assert f"{hard} was not passed" in usual.stdout
-    untold = run(session, "gate", "--model", "new")
-    assert untold.returncode == 4
-    assert f'nothing was told of it yet to "{hard}"' in untold.stderr
-    unknown = run(session, "gate", "--model", "m", "--ask", "better")
-    assert (unknown.returncode, unknown.stdout) == (2, "")
 
 
 @pytest.mark.slow

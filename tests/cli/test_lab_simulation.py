@@ -103,9 +103,8 @@ def test_misuse_draws(
         ({"judge_error": 0.2, "pool": 4_000}, "labels"),
         ({"loss": "f1[1]"}, "positives"),
         ({"window": 4}, "labels a batch"),
-        ({"also": ("n > 0.5 +/- 0.1",)}, "labels"),
     ],
-    ids=["judge", "score", "window", "mixed"],
+    ids=["judge", "score", "window"],
 )
 def test_the_question_that_a_meter_asks_is_played(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, options: dict[str, Any], unit: str

@@ -151,8 +151,6 @@ def test_a_rolling_test_set_is_planned_as_a_meter(
         ["--question", "n - o at -0.1, 0.1 +/- 0.05", "--disagreement", "0.2"],
         ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2", "--on-demand"],
         ["--question", "better", "--tolerance", "0.1"],
-        ["--question", "better", "--question", "gap", "--tolerance", "0.15"],
-        ["--question", "n > 0.8 +/- 0.1", "--question", "better", "--tolerance", "0.1"],
         ["--metric", "f1", "--floor", "0.8", "--tolerance", "0.15", "--prevalence", "0.1"],
         ["--metric", "precision", "--tolerance", "0.15", "--signals", "4"],
         ["--metric", "auc", "--tolerance", "0.15", "--tries", "2", "--prevalence", "0.2"],
@@ -208,10 +206,6 @@ def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> Non
     assert answer["notes"] == ["202 labels a step, 2,020 in all"]
 
 
-def test_several_questions_share_one_test_set(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--question", "gap", *CONDITION, "--question", "better", "--tolerance", "0.01"]
-    answer = plan_json(capsys, *asked, "--steps", "10", "--disagreement", "0.1")
-    assert answer["size"] == 48_986
-    assert answer["answers"] == [*(f"band {k}" for k in range(1, 6)), "pass", "fail"]
+def test_the_gap_by_its_text_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
     alone = plan_json(capsys, "--question", "gap", "--tolerance", "0.01", "--steps", "10")
     assert alone["size"] == 48_986

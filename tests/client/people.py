@@ -64,9 +64,9 @@ class People:
         write_predictions(validation, VALIDATION, salt)
         return test, validation
 
-    def submit(self, labels: Labels, errors: int, *, model: str = "model", ask: str = "") -> Signal:
+    def submit(self, labels: Labels, errors: int, *, model: str = "model") -> Signal:
         files = self.predictions(labels, errors, salt=model)
-        return self.developer.submit(*files, model=model, ask=ask)
+        return self.developer.submit(*files, model=model)
 
 
 def people_at(site: Live, folder: Path, prefix: str, **options: object) -> Iterator[People]:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.service.helpers import Session, make_session, small_spec
+from tests.service.helpers import Session, condition_spec, make_session
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
@@ -36,25 +36,15 @@ def test_a_submission_is_charged_once_for_a_name(session: Session, tools: Tools)
     assert tools.gate("m", 3)["passed"] is True
 
 
-def test_an_agent_chooses_the_question_and_sees_its_price(tmp_path: Path) -> None:
-    level = "n > 0.5 +/- 0.25"
-    spec = small_spec(also=(level, "better"), inputs="public")
-    session = make_session(tmp_path, spec)
+def test_an_agent_passes_a_condition(tmp_path: Path) -> None:
+    session = make_session(tmp_path, condition_spec(inputs="public"))
     tools = Tools(Meter(session.meter.workspace, Role.DEVELOPER), session.folder)
     test, validation = (path.name for path in session.files(0, 0))
-    assert [each["question"] for each in tools.status()["prices"]] == ["gap", level, "better"]
-    checked = tools.check(test, validation, None, ask=level)
-    assert (checked["question"], list(checked["prices"])) == (level, tools.status()["prices"])
-    passed = tools.submit("m", test, validation, "", None, ask=level)
-    assert (passed["question"], passed["passed"], passed["step"]) == (level, True, 1)
-    reading = tools.submit("m", test, validation, "", None)
-    assert (reading["question"], reading["band"], reading["step"]) == ("gap", 1, 2)
-    again = tools.submit("m", test, validation, "", None, ask=level)
-    assert (again["step"], again["by_name"]) == (1, True)
-    assert tools.gate("m", 1)["signal"]["step"] == 2
-    assert tools.gate("m", None, ask=level)["signal"]["step"] == 1
-    with pytest.raises(RefusedCall, match=r"\[exit 2\].*one of: gap; n > 0"):
-        refusing(tools.submit)("m", test, validation, "", None, ask="n > 0.9 +/- 0.1")
+    passed = tools.submit("m", test, validation, "", None)
+    assert (passed["question"], passed["passed"]) == ("n > 0.5 +/- 0.2", True)
+    assert tools.gate("m", None)["signal"]["step"] == 1
+    with pytest.raises(InvalidInput, match="fail-above: 1 given"):
+        tools.gate("m", 1)
 
 
 @pytest.mark.parametrize(

@@ -128,17 +128,6 @@ def test_a_model_above_the_band_fails(session: Session) -> None:
     assert ET.parse(report).find(".//failure") is not None  # noqa: S314 (our own file)
 
 
-def test_a_question_that_is_named_decides(tmp_path: Path) -> None:
-    hard, easy = "n > 0.7 +/- 0.2", "n > 0.2 +/- 0.2"
-    session = make_session(tmp_path, condition_spec(question=hard, also=(easy,)))
-    given = files(session, len(session.test_labels) // 2, 0) | {"METER_FAIL_ABOVE": ""}
-    given |= {"METER_MOST_LOSS": "1"}
-    assert act(session.folder, METER_ASK=easy, **given).returncode == 0
-    assert act(session.folder, METER_ASK="", **given).returncode == 6
-    assert act(session.folder, METER_ASK=easy, **given).returncode == 0
-    assert [each.asked for each in session.meter.status().signals] == [easy, hard]
-
-
 @pytest.mark.parametrize(("errors", "code"), [(0, 0), (30, 6)])
 def test_a_condition_is_a_gate_without_limits(tmp_path: Path, errors: int, code: int) -> None:
     """One had to be given, and only most-loss was accepted."""

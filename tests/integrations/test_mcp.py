@@ -78,8 +78,6 @@ def test_an_agent_uses_up_a_budget(site: Live, people: People) -> None:
     assert names == {"meter_plan", "meter_status", "meter_check", "meter_submit", "meter_gate"}
     charged = [tool for tool in listed.tools if "USES ONE ANSWER" in tool.description]
     assert [tool.name for tool in charged] == ["meter_submit"]
-    asking = {tool.name for tool in listed.tools if "ask" in tool.input_schema["properties"]}
-    assert asking == {"meter_check", "meter_submit", "meter_gate"}
     assert plan.structured_content["labels"] > 100
     assert status.structured_content["steps_left"] == 4
     assert [each.structured_content["step"] for each in told[:-1]] == [1, 1, 2, 3, 4]

@@ -49,7 +49,6 @@ class Story:
     elastic: bool
     drawn: bool
     condition: str | None = None
-    mixed: bool = False
     measured: str | None = None
     """A score of the whole test set, a judge or strata, in place of the 0-1 loss."""
 
@@ -60,9 +59,6 @@ class Story:
             return measured_spec(self.measured)
         if self.condition is not None:
             return condition_spec(steps=3, passes=1, inputs="public", question=self.condition)
-        if self.mixed:
-            also = {"also": ("n > 0.5 +/- 0.25", "n - o at 0 +/- 0.45"), "disagreement": 0.9}
-            return small_spec(signals=2, edges=[0.4], steps=3, inputs="public", **also)
         if self.drawn:
             above = None if self.ceiling is None else 1
             drawn = {"signals": 1, "edges": [], "drawn": 0.5, "above": above}
@@ -181,7 +177,6 @@ def stories(
         elastic=st.booleans(),
         drawn=st.booleans(),
         condition=st.sampled_from([None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3"]),
-        mixed=st.sampled_from([False, False, True]),
         measured=st.sampled_from([None, None, None, *SCORES, JUDGE, STRATA]),
     )
 

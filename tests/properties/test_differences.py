@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.service.helpers import Session, condition_spec, make_session, small_spec
+from tests.service.helpers import Session, condition_spec, make_session
 from tests.service.submissions.test_promoting import submit
 
 from easeml_meter.core.gate import Gate
@@ -99,20 +99,3 @@ def test_release_says_which_answers_were_right(session: Session) -> None:
         "In all 3 steps with losses, the answer was right." in (folder / "report.html").read_text()
     )
     assert session.meter.audit().sound
-
-
-def test_differences_and_gaps_on_one_test_set(tmp_path: Path) -> None:
-    """The scale is that of the gap; a difference has a column of its own kind."""
-    spec = small_spec(also=[READING], disagreement=0.5, inputs="public")
-    session = make_session(tmp_path, spec)
-    half = len(session.test_labels) // 2
-    session.submit(half, 0, model="first")
-    read = session.submit(half - 3, 0, model="second", ask=READING)
-    assert (read.change, read.old, read.asked) == ((-0.2, 0.1), 1, READING)
-    view = session.meter.status()
-    assert [each.question for each in view.prices] == ["gap", READING]
-    drawn = meter_svg(view)
-    assert "n - o -0.2 to 0.1" in drawn
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(session_terminal(view), history_terminal(view))
-    assert READING in console.export_text()

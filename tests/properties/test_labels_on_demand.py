@@ -393,7 +393,6 @@ def test_a_reading_of_the_difference_is_bought_like_a_verdict(tmp_path: Path) ->
             'a clause about "n" reads every label, also where both models predict the same, which '
             "no step asks for: leave it or on_demand out",
         ),
-        ({"also": ("n > 0.5 +/- 0.25",)}, "also"),
         ({"on_demand": 1}, "true or false"),
     ],
 )

@@ -138,9 +138,8 @@ def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
             table = predicted(side.spec, values, str(number))
             pq.write_table(table, side.folder / f"{name}{number}.parquet")
         files = ["--test", f"t{number}.parquet", "--validation", f"v{number}.parquet"]
-        asked = ["--ask", side.spec.questions[sum(guess) % len(side.spec.questions)]]
         check = ["--check"] if kind == "check" else []
-        return side.run("submit", *files, "--json", *asked, *check)
+        return side.run("submit", *files, "--json", *check)
     if kind == "repeat":
         last = sorted(side.folder.glob("t*.parquet"))
         if not last:

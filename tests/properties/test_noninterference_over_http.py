@@ -192,11 +192,10 @@ def perform(side: Side, action: Action, number: int) -> dict[str, object]:
             test_parquet=parquet(predicted(side.spec, np.array(guess), str(number))),
             validation_parquet=parquet(predicted(side.spec, validation, str(number))),
         )
-        asked = side.spec.questions[sum(guess) % len(side.spec.questions)]
         if kind == "check":
-            return side.ask("POST", "/submissions/check", params={"ask": asked}, content=body)
+            return side.ask("POST", "/submissions/check", content=body)
         side.last = body
-        return side.ask("POST", "/submissions", params={"model": "m", "ask": asked}, content=body)
+        return side.ask("POST", "/submissions", params={"model": "m"}, content=body)
     if kind == "repeat":
         return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)
     if kind == "bad":

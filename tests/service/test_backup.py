@@ -39,7 +39,7 @@ from easeml_meter.storage.shelf import Shelf
 from easeml_meter.tables.archive import File, pack
 from easeml_meter.vault.keys import Identity
 
-from .helpers import Clock, actor_of, deliver, make_session, small_spec
+from .helpers import Clock, actor_of, condition_spec, deliver, make_session, small_spec
 from .sites import Room, make_room, make_site, same_key
 
 
@@ -124,13 +124,13 @@ def as_there(room: Room, site: Site) -> Room:
 @pytest.mark.parametrize("there", ["memory://promoted-there", "files"])
 def test_promotions_come_back_from_an_object_store(tmp_path: Path, there: str) -> None:
     """Lists of lines are folders there, and a backup failed at one that was no journal."""
-    change = "n - o > 0.1 +/- 0.25"
     database = f"sqlite:///{tmp_path / 'here.db'}"
     with closing(Site.open(database, f"memory://{tmp_path.name}", tmp_path / "key")) as site:
-        room = make_room(site, tmp_path / "room", small_spec(also=(change,), inputs="public"))
+        spec = condition_spec(question="n - o > 0.1 +/- 0.25", inputs="public")
+        room = make_room(site, tmp_path / "room", spec)
         rows = len(room.session.test_labels)
         for errors, model in ((rows, "deployed"), (0, "better"), (1, "best")):
-            room.session.submit(errors, 0, model=model, ask=change)
+            room.session.submit(errors, 0, model=model)
         for model in ("best", "better"):
             room.meter.promote(model)
         journal = site.space(room.id).journal(room.meter.generations[0])
@@ -145,7 +145,7 @@ def test_promotions_come_back_from_an_object_store(tmp_path: Path, there: str) -
             space = site.space(room.id)
             meter = Meter(space)
             assert space.journal(meter.generations[0]).promotions() == told
-        assert as_there(room, site).session.submit(2, 0, model="next", ask=change).old == 2
+        assert as_there(room, site).session.submit(2, 0, model="next").old == 2
 
 
 def test_every_table_is_in_or_knowingly_left_out() -> None:

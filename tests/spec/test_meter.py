@@ -400,7 +400,6 @@ def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
         ({"bound": "kl"}, "the bound kl"),
         ({"loss": "brier"}, "the loss brier"),
         ({"loss": "f1[1]"}, "the loss f1[1]"),
-        ({"also": ("n > 0.8 +/- 0.1",)}, 'the question "n > 0.8 +/- 0.1"'),
     ],
 )
 def test_a_window_is_refused_by_name_where_no_proof_stands(
@@ -538,7 +537,7 @@ def test_bands_are_equally_wide_where_their_number_is_given() -> None:
     assert MeterSpec.uniform(tolerance=0.01, edges=(0.3,), **common).edges == (0.3,)
 
 
-@pytest.mark.parametrize("options", [{}, {"drawn": 0.2}, {"also": ("n > 0.5 +/- 0.1",)}])
+@pytest.mark.parametrize("options", [{}, {"drawn": 0.2}])
 def test_equal_meters_have_one_hash_in_every_process(options: dict[str, Any]) -> None:
     """Checks settle settings on the way, and another process hashes texts in another way."""
     given: dict[str, Any] = {"tolerance": 0.1, "steps": 3, "delta": 0.1} | options

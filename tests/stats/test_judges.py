@@ -45,7 +45,6 @@ def test_the_tail_is_none_at_no_labels_and_small_with_enough() -> None:
         {"loss": "brier"},
         {"ceiling": 0.1},
         {"window": 4},
-        {"also": ("n > 0.8 +/- 0.1",)},
         {"published": True},
         {"bound": "hoeffding"},
         {"protocol": "resampling"},

@@ -163,7 +163,6 @@ def test_the_figures_of_the_documentation() -> None:
         ({"published": True}, "published"),
         ({"drawn": 0.5, "ceiling": 0.5, "above": 1}, "above"),
         ({"loss": "recall[1]", "rows": 9}, "loss"),
-        ({"also": ("n > 0.5 +/- 0.2",)}, "the question"),
     ],
 )
 def test_what_no_proof_covers_is_refused(options: dict[str, Any], named: str) -> None:

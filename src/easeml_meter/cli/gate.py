@@ -22,16 +22,6 @@ if TYPE_CHECKING:
     from easeml_meter.core.gate import GateVerdict
 
 
-def ask_option(command: Command) -> Command:
-    """Add --ask."""
-    return click.option(
-        "--ask",
-        default="",
-        metavar="QUESTION",
-        help="Which of the meter's questions, where it has several. Default: the usual one.",
-    )(command)
-
-
 def gate_options(command: Command) -> Command:
     """Add the options of a gate, and of what it writes."""
     for option in reversed(
@@ -58,7 +48,6 @@ def gate_options(command: Command) -> Command:
 
 @click.command()
 @click.option("--model", required=True, help="Name of the model, as it was submitted.")
-@ask_option
 @gate_options
 @tenant_option
 @place_options
@@ -66,8 +55,7 @@ def gate_options(command: Command) -> Command:
 def gate(model: str, tenant: int | None, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Let a model pass by what was told of it: free, and repeatable.
 
-    At a meter that asks a condition, such as "n > 0.8 +/- 0.01", no option is needed. Where it has
-    several questions, only answers to one of them count: to that of --ask.
+    At a meter that asks a condition, such as "n > 0.8 +/- 0.01", no option is needed.
 
     Exit code 0: it passes. 6: it does not, or there is no reading to go by. 4: nothing was told
     of it yet.
@@ -76,7 +64,7 @@ def gate(model: str, tenant: int | None, place: MeterPlace, as_json: bool, **opt
 
     # A gate looks at an answer that was given: however often a pipeline runs, nothing is charged.
     wanted = Gate(options["fail_above"], options["most_loss"])
-    verdict = open_meter(place).gate(model, wanted, tenant=tenant, ask=options["ask"])
+    verdict = open_meter(place).gate(model, wanted, tenant=tenant)
     if as_json:
         echo_json(verdict.to_dict())
     close(verdict, options, shown=not as_json)

@@ -150,7 +150,7 @@ def _planned(
         raise invalid("labels", labels, "of a rolling test set, plan --rolling with --batch")
     if options["steps"] is None:
         return supported_steps(spec, labels), "steps"
-    if not spec.bands or spec.also:
+    if not spec.bands:
         raise invalid("labels", labels, "give two of steps, tolerance and labels, not all")
     own = named or any(options[name] for name in ("signals", "edges", "drawn"))
     if own or len(set(spec.tolerances)) > 1:
@@ -231,7 +231,7 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
         spec = MeterSpec.read(path)
         if signals not in (None, spec.signals) and spec.drawn is None:
             raise invalid("signals", signals, f"{path} has {spec.signals} bands")
-        if tolerances is not None and (not spec.bands or spec.also):
+        if tolerances is not None and not spec.bands:
             raise invalid("tolerance", tolerances, f"{path} has its own: change it there")
         if tolerances is not None:
             spec = spec.with_tolerances(_one_each(tolerances, spec.signals))

@@ -32,7 +32,7 @@ def _click_option(option: Option) -> Callable[[Command], Command]:
     if option.kind is bool:
         return click.option(name, is_flag=True, help=option.about)
     kind = str if option.kind is list else option.kind
-    return click.option(name, type=kind, multiple=option.many, help=option.about)
+    return click.option(name, type=kind, help=option.about)
 
 
 def planned_question(
@@ -60,9 +60,7 @@ def _asked(options: dict[str, Any]) -> dict[str, Any] | None:
     """Return the options given, with the numbers that they stand for; None: they ask the gap."""
     # Not "in (.., False)": no passes, 0, would be left out with the flags.
     asked = {
-        name: value
-        for name, value in options.items()
-        if value not in (None, ()) and value is not False
+        name: value for name, value in options.items() if value is not None and value is not False
     }
     if not asking.asks(asked):
         return None

@@ -24,7 +24,7 @@ from easeml_meter.cli.common import (
     seal_step,
     tenant_option,
 )
-from easeml_meter.cli.gate import ask_option, close, gate_options
+from easeml_meter.cli.gate import close, gate_options
 from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import Denied, InvalidInput, MeterError, invalid
 
@@ -75,7 +75,6 @@ _DIGITS = 10
     help="If a model of this name was answered before, repeat that answer at no cost, without "
     "looking at the files.",
 )
-@ask_option
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
@@ -131,15 +130,14 @@ def submit(
         # Read here, before anything is sent: a log may hold the answers.
         files = options["test"], options["validation"]
         submitted = read_both(options["reader"], *files, meter.spec)
-    number = meter.spec.number_asked(options["ask"])
-    gate = _gate(options, meter.spec.each[number])
+    gate = _gate(options, meter.spec)
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
         return
     model = name if model is None else model
     # A person may have mistyped, and an answer cannot be given back. Pipelines are not asked.
     if at_terminal() and not (options["yes"] or as_json):
-        _ask(meter, model, tenant, number, once=options["once"])
+        _ask(meter, model, tenant, once=options["once"])
     try:
         with progress_bar(shown=not as_json) as progress:
             conditions = Conditions(
@@ -151,7 +149,6 @@ def submit(
                 tenant=tenant,
                 conditions=conditions,
                 once=options["once"],
-                ask=options["ask"],
             )
     except Untold as told:
         echo_either(as_json, told.receipt, str(told))
@@ -179,22 +176,15 @@ def submit(
         close(gate.judge(signal), options, shown=not as_json)
 
 
-def _ask(meter: MeterVerbs, model: str, tenant: int | None, number: int, *, once: bool) -> None:
+def _ask(meter: MeterVerbs, model: str, tenant: int | None, *, once: bool) -> None:
     """Ask a person before an answer is used, and say which."""
     try:
         view = meter.status(tenant=tenant)
     except MeterError:  # runners see no budget; anything else the submission itself will say
         return
     told = len(view.signals)
-    asked = meter.spec.questions[number]
-    same = (each for each in view.signals if each.asked in ("", asked))
-    free = once and any(each.model == model for each in same)
+    free = once and any(each.model == model for each in view.signals)
     if free or view.phase != "active":
-        return
-    if view.prices:
-        from easeml_meter.report.words import price_words
-
-        confirm(f"{price_words(view.prices, asked)} Submit?", yes=False)
         return
     promised = (
         f" of {told + view.steps_left:,}" if view.steps_left else ", beyond the promised ones"
@@ -261,9 +251,7 @@ def _check(
 
     with progress_bar(shown=not as_json) as progress:
         conditions = Conditions(seconds=options["seconds"], progress=progress)
-        checked = meter.check_any(
-            submitted, tenant=tenant, conditions=conditions, ask=options["ask"]
-        )
+        checked = meter.check_any(submitted, tenant=tenant, conditions=conditions)
     echo_either(as_json, checked.to_json(), *checked_lines(checked, meter.spec))
 
 

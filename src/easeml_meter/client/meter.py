@@ -262,14 +262,13 @@ class RemoteMeter(MeterVerbs):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
-        ask: str = "",
     ) -> Signal:
         answer = submissions.submit(
             self._connection,
             self._at("submissions"),
             submitted,
             model=model,
-            options=({"once": True} if once else {}) | _named(ask=ask or None) | _tenant(tenant),
+            options=({"once": True} if once else {}) | _tenant(tenant),
             tenant=_tenant(tenant),
             conditions=conditions,
         )
@@ -281,13 +280,12 @@ class RemoteMeter(MeterVerbs):
         *,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
-        ask: str = "",
     ) -> CheckedSubmission:
         return submissions.check(
             self._connection,
             self._at("submissions", "check"),
             submitted,
-            options=_named(ask=ask or None) | _tenant(tenant),
+            options=_tenant(tenant),
             conditions=conditions,
         )
 

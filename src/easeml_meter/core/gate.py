@@ -21,7 +21,7 @@ CLOSED = 6
 class Gate:
     """What a model must have been told to pass; an answer without a reading never passes.
 
-    At a meter that asks a condition, it must have passed that, whatever else is asked.
+    At a meter that asks a condition, it must have passed that.
     """
 
     fail_above: int | None = None
@@ -130,18 +130,14 @@ class GateVerdict:
         }
 
 
-def last_told(history: Sequence[SessionView], model: str, asked: str = "") -> Signal:
+def last_told(history: Sequence[SessionView], model: str) -> Signal:
     """Return the newest answer to a model of this name.
-
-    `asked` is its question, where the meter has several: an easier one must not open the gate.
 
     Raises:
         WrongPhase: nothing was told of it yet.
     """
     for view in reversed(history):
         for signal in reversed(view.signals):
-            if signal.model == model and signal.asked == asked:
+            if signal.model == model:
                 return signal
-    question = f' to "{asked}"' if asked else ""
-    told = f"nothing was told of it yet{question}: submit it first"
-    raise WrongPhase(f"model {model[:80]!r}: {told}")
+    raise WrongPhase(f"model {model[:80]!r}: nothing was told of it yet: submit it first")

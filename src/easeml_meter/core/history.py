@@ -18,7 +18,6 @@ from easeml_meter.core.questions.planning import (
     plan_of,
     promise_of,
 )
-from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
 from easeml_meter.errors import NotFound, Spent, WrongPhase, invalid
@@ -206,7 +205,7 @@ class Folded:
         """Return this with one entry more."""
         # In the order in which it was decided: the reset came before the answer.
         account = ledger.reset(self.account) if entry.after_reset else self.account
-        account = ledger.record(account, answer_named(entry.answer), entry.asked)
+        account = ledger.record(account, answer_named(entry.answer))
         return Folded(account, entry.step)
 
 
@@ -343,7 +342,7 @@ def signal_of(
     answer = answer_named(entry.answer)
     loss = Fraction(entry.validation_loss) if entry.validation_loss else None
     first_edge = Fraction(entry.first_edge) if entry.first_edge else None
-    rules = ledger.asking(entry.asked).drawing(first_edge)
+    rules = ledger.rules.drawing(first_edge)
     if loss is not None:
         rules = rules.merging(loss)
     least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
@@ -363,7 +362,6 @@ def signal_of(
         first_edge=None if first_edge is None else float(first_edge),
         told_edges=rules.range_of(answer) if rules.spec.merges else None,
         old=entry.old or None,
-        asked=ledger.spec.questions[entry.asked] if ledger.spec.also else "",
         validation_loss=None if loss is None else float(loss),
         true_loss_at_least=least,
         true_loss_at_most=most,
@@ -413,7 +411,6 @@ def session_view(
     signals: list[Signal] = []
     left = expected = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
-    prices: tuple[Price, ...] = ()
     if test_set.phase is Phase.ARCHIVED:
         battery, left, expected = 0.0, 0, 0
     if test_set.rows is not None:
@@ -427,7 +424,6 @@ def session_view(
         if test_set.phase is Phase.ACTIVE:
             battery = ledger.battery(account)
             left, expected = ledger.steps_left(account), ledger.steps_expected(account)
-            prices = ledger.prices(account)
         else:  # perhaps retired with budget left
             battery, left, expected = _empty(spec), 0, 0
     return SessionView(
@@ -447,7 +443,6 @@ def session_view(
         submitters=tuple(
             entry.user for told in (*(each for _, each in earlier), entries) for entry in told
         ),
-        prices=prices,
     )
 
 

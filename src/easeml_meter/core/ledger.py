@@ -14,7 +14,6 @@ from fractions import Fraction
 from functools import cached_property
 
 from easeml_meter.core.questions.kinds import question_of, rules_of
-from easeml_meter.core.questions.prices import Price, Prices
 from easeml_meter.core.signals import BASELINE, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Count, MeterSpec
@@ -61,28 +60,6 @@ class Ledger:
     def rules(self) -> Rules:
         """The feedback rule."""
         return rules_of(self.spec)
-
-    def asking(self, number: int) -> Rules:
-        """Return the feedback rule of one of the meter's questions."""
-        if number >= len(self._each_rules):
-            raise invalid("asked", number, f"one of {len(self._each_rules)} questions, from 0")
-        return self._each_rules[number]
-
-    @cached_property
-    def _each_rules(self) -> tuple[Rules, ...]:
-        return tuple(map(rules_of, self.spec.each)) if self.spec.also else (self.rules,)
-
-    @cached_property
-    def _prices(self) -> Prices:
-        questions = tuple(map(question_of, self.spec.each))
-        return Prices(questions, self.labels, self.spec.session_delta)
-
-    def prices(self, account: Account) -> tuple[Price, ...]:
-        """Return what each question costs next, where a submission may be asked several."""
-        if not self.spec.also:
-            return ()
-        spent, names = account.state.spent, enumerate(self.spec.questions)
-        return tuple(self._prices.price(spent, number, name) for number, name in names)
 
     @property
     def uniform_share(self) -> float:
@@ -166,15 +143,8 @@ class Ledger:
             steps += 1
         return steps
 
-    def may_submit(self, account: Account, number: int | None = None) -> bool:
-        """Tell whether one more submission can be answered: one of the questions, or any of them.
-
-        The promised steps are paid for whatever is asked; after them, what is left decides.
-        """
-        if self.spec.also:
-            numbers = range(len(self.spec.questions)) if number is None else (number,)
-            within = account.steps < self.spec.steps
-            return within or any(self._prices.allows(account.state.spent, n) for n in numbers)
+    def may_submit(self, account: Account) -> bool:
+        """Tell whether one more submission can be answered."""
         ended = self.rules.ended(account.state, len(account.group) or 1)
         within = account.steps < self._promised(account) and not ended
         if not self.spec.elastic:
@@ -205,23 +175,16 @@ class Ledger:
         left = max(0.0, 1 - spent) / (math.fsum(codes) or 1.0)
         return 0.0, left * codes[0], left * codes[1]
 
-    def record(self, account: Account, answer: int, number: int = 0) -> Account:
-        """Enter an answer to a question; only for submissions that may be answered."""
-        rules = self.asking(number)
-        possible = rules.answers(account.state)
+    def record(self, account: Account, answer: int) -> Account:
+        """Enter an answer; only for submissions that may be answered."""
+        possible = self.rules.answers(account.state)
         if answer not in possible:
             raise invalid("answer", answer, f"one of {possible} after this history")
         code = account.code
         if self.spec.elastic:  # a plain budget needs no bets
             symbols, choices = self._symbols(account.state)
             code = code.after(symbols[answer], choices)
-        state = rules.after(account.state, answer)
-        if self.spec.also:
-            spent = state.spent
-            if answer != BASELINE:
-                spent = self._prices.after(spent, number)
-            # Whatever it was asked, others can be compared with it.
-            state = replace(state, spent=spent, based=True)
+        state = self.rules.after(account.state, answer)
         # The model that others are compared with gets an answer that is known beforehand.
         steps = account.steps + (answer != BASELINE)
         return Account(account.tenant, steps, state, code, account.group)
@@ -282,8 +245,6 @@ class Ledger:
         if not self.may_submit(account):
             return 0.0
         promised = 1 - account.steps / self._promised(account)
-        if self.spec.also:
-            return max(promised, self._prices.battery(account.state.spent))
         if not self.spec.elastic:
             return promised
         tail = self._log_tails[self.rules.level(account.state)]
@@ -295,8 +256,6 @@ class Ledger:
         """Give the steps still promised whatever the answers will be."""
         left = self._promised(account) - account.steps
         may = self.may_submit(account)
-        if self.spec.also:
-            left = max(left, self._prices.promised(account.state.spent))
         return left if left > 0 and may else int(may)
 
     def steps_expected(self, account: Account) -> int:

@@ -364,8 +364,6 @@ class Entry:
     """The step of the model that it was compared with; 0: with none."""
     token: str = ""
     """Id of the token it was submitted with, if that has a pace: its answers are counted."""
-    asked: int = 0
-    """Which of the meter's questions it answers, from 0, the usual one."""
 
 
 @dataclass(frozen=True, slots=True)

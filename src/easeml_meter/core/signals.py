@@ -87,8 +87,6 @@ class State:
     """Models that passed, where they are counted."""
     based: bool = False
     """Whether there is a model to compare others with."""
-    spent: int = 0
-    """What the questions asked have cost, where a test set answers several (`prices`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "raised", tuple(self.raised))  # a list, as stored in JSON

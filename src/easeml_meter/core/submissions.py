@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any, Self
 
 from easeml_meter.checks import known
-from easeml_meter.core.questions.prices import Price
 from easeml_meter.errors import invalid
 
 
@@ -28,8 +27,6 @@ TURN = "turn"
 """The option that says when it is its turn."""
 TOKEN = "token"  # noqa: S105 - the name of an option
 """The option that names the token it came with, if that has a pace."""
-ASKED = "ask"
-"""The option that says which of the meter's questions it is asked."""
 
 WAITS = (1, 5, 15, 60, 300, 900, 1800, 3600, 14400)
 """Seconds in the queue: the bounds between which waits are counted, for operators."""
@@ -148,10 +145,6 @@ class CheckedSubmission:
     """An identical submission was answered before: it would use none."""
     baseline: bool = False
     """It would be the model that others are compared with, and use none."""
-    question: str = ""
-    """What it would be asked, where the meter has several questions."""
-    prices: tuple[Price, ...] = ()
-    """What each of the questions costs next."""
     test: CheckedFile | None = None
     validation: CheckedFile | None = None
     """None: it is a model."""
@@ -168,11 +161,7 @@ class CheckedSubmission:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Return what `to_json` told."""
         files = {name: data[name] and _checked_file(data[name]) for name in ("test", "validation")}
-        lists = {
-            "classes": tuple(data["classes"]),
-            "prices": tuple(Price(**known(Price, each)) for each in data.get("prices", ())),
-        }
-        return cls(**known(cls, data, **files, **lists))
+        return cls(**known(cls, data, **files, classes=tuple(data["classes"])))
 
 
 def _checked_file(data: Mapping[str, Any]) -> CheckedFile:

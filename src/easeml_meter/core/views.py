@@ -17,7 +17,6 @@ from easeml_meter.checks import known
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.questions.kinds import rules_of
-from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.questions.rolling import sharing_delta
 from easeml_meter.core.signals import (
     FAIL,
@@ -60,8 +59,6 @@ class Signal(Shown):
     """The edges of the band told, where some may be left out near the ceiling."""
     old: int | None = None
     """The step of the model that it was compared with; None: with none."""
-    asked: str = ""
-    """The question, where the meter has several."""
     validation_loss: float | None = None
     """The loss on the validation set; None where it was not measured."""
     true_loss_at_least: float | None = None
@@ -341,8 +338,6 @@ class SessionView(Shown):
     """The tenants that share this history by hand-over; empty: the one tenant alone."""
     handovers: tuple[Consequence, ...] = ()
     """Hand-overs that wait for a tenant to agree, of those that concern this history."""
-    prices: tuple[Price, ...] = ()
-    """What each question costs next, where submissions may be asked several."""
     notes: tuple[Note, ...] = ()
     """What the team has noted on these submissions, the newest note of each."""
     submitters: tuple[str, ...] = field(default=(), compare=False)
@@ -391,7 +386,6 @@ class SessionView(Shown):
             "brought": list(self.brought),
             "sharing": list(self.sharing),
             "handovers": [each.to_json() for each in self.handovers],
-            "prices": [each.to_json() for each in self.prices],
             "notes": [each.to_json() for each in self.notes],
         }
 
@@ -444,8 +438,6 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
     if data.get("count", spec.count) != spec.count:  # the test set keeps that of its plan
         spec = spec.replace(count=data["count"])
     spec = spec.of_test_set(data["generation"])
-    asked = data["question"] if spec.also else ""
-    spec = spec.each[spec.number_asked(asked)]
     return Signal(
         spec=spec,
         answer=answer_named(data["answer"]),
@@ -455,7 +447,6 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         by_name=data["by_name"],
         first_edge=data["first_edge"],
         old=data["old"],
-        asked=asked,
         told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
         validation_loss=data["validation_loss"],
         true_loss_at_least=data["true_loss_at_least"],
@@ -493,6 +484,5 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
         brought=tuple(data["brought"]),
         sharing=tuple(data["sharing"]),
         handovers=tuple(map(Consequence.from_json, data["handovers"])),
-        prices=tuple(Price(**known(Price, each)) for each in data["prices"]),
         notes=tuple(Note(**known(Note, each)) for each in data["notes"]),
     )

@@ -71,10 +71,10 @@ class Tools:
         told["signals"] = told["signals"][-_LAST:]
         return told | {"inputs": self.meter.spec.inputs, "loss": self.meter.spec.loss}
 
-    def check(self, test: str, validation: str, id_column: str | None, *, ask: str = "") -> Answer:
-        """Return how predictions are understood, and what the question `ask` would cost."""
+    def check(self, test: str, validation: str, id_column: str | None) -> Answer:
+        """Return how predictions are understood, and which answer they would use."""
         given = self._predictions(test, validation, id_column)
-        return self.meter.check_any(given, ask=ask).to_json()
+        return self.meter.check_any(given).to_json()
 
     def submit(
         self,
@@ -83,13 +83,8 @@ class Tools:
         validation: str,
         onnx: str,
         id_column: str | None,
-        *,
-        ask: str = "",
     ) -> Answer:
-        """Submit predictions or an ONNX file; a name that was answered before is not charged.
-
-        `ask` is one of the meter's questions, where it has several.
-        """
+        """Submit predictions or an ONNX file; a name that was answered before is not charged."""
         if bool(onnx) == bool(test or validation) or bool(test) != bool(validation):
             raise InvalidInput("give test and validation, or onnx: nothing else can be submitted")
         submitted: Submitted = (
@@ -97,11 +92,11 @@ class Tools:
             if onnx
             else self._predictions(test, validation, id_column)
         )
-        return self.meter.submit_any(submitted, model=model, once=True, ask=ask).to_dict()
+        return self.meter.submit_any(submitted, model=model, once=True).to_dict()
 
-    def gate(self, model: str, fail_above: int | None, *, ask: str = "") -> Answer:
-        """Return whether a model passes, by its answer to `ask`; a condition needs no band."""
-        return self.meter.gate(model, Gate(fail_above), ask=ask).to_dict()
+    def gate(self, model: str, fail_above: int | None) -> Answer:
+        """Return whether a model passes; a condition needs no band."""
+        return self.meter.gate(model, Gate(fail_above)).to_dict()
 
     def file(self, given: str, endings: tuple[str, ...] = tuple(FORMATS)) -> Held:
         """Read a file below the root whose ending says that it may be submitted.

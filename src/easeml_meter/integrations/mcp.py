@@ -55,16 +55,12 @@ def build(tools: Tools) -> Any:
         """Show the budget left, the last answers, the promise and its assumptions. Free."""
         return tools.status()
 
-    def meter_check(
-        test: str, validation: str, id_column: str | None = None, ask: str = ""
-    ) -> Answer:
+    def meter_check(test: str, validation: str, id_column: str | None = None) -> Answer:
         """Show how predictions would be read, the validation loss, and which answer they use. Free.
 
-        `test` and `validation` are files of predictions below the root folder. A meter with
-        several questions says what each of them costs (`prices`); `ask` is one of them, such as
-        "better".
+        `test` and `validation` are files of predictions below the root folder.
         """
-        return tools.check(test, validation, id_column, ask=ask)
+        return tools.check(test, validation, id_column)
 
     def meter_submit(
         model: str,
@@ -72,25 +68,21 @@ def build(tools: Tools) -> Any:
         validation: str = "",
         onnx: str = "",
         id_column: str | None = None,
-        *,
-        ask: str = "",
     ) -> Answer:
         """Submit a model and get an answer. USES ONE ANSWER of the budget, for good.
 
         Give files of predictions (`test` and `validation`), or an ONNX file (`onnx`), below the
         root folder. `model` names it, such as a commit; a name that was answered before gets the
-        same answer for free, without a look at the files. `ask` is one of the meter's questions,
-        where it has several, as meter_status lists them with their prices; by default the first.
+        same answer for free, without a look at the files.
         """
-        return tools.submit(model, test, validation, onnx, id_column, ask=ask)
+        return tools.submit(model, test, validation, onnx, id_column)
 
-    def meter_gate(model: str, fail_above: int | None = None, ask: str = "") -> Answer:
+    def meter_gate(model: str, fail_above: int | None = None) -> Answer:
         """Say whether a model passes by what it was told: band `fail_above` or lower. Free.
 
-        A question that is answered by pass or fail needs no band. `ask` is the question whose
-        answer counts, where the meter has several; by default the first.
+        A question that is answered by pass or fail needs no band.
         """
-        return tools.gate(model, fail_above, ask=ask)
+        return tools.gate(model, fail_above)
 
     for title, tool, hints in (
         ("Plan a meter", meter_plan, _FREE),

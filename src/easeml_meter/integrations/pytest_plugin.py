@@ -92,16 +92,13 @@ class Asked:
         """Let an estimator predict on both sets, as `Meter.evaluate` does."""
         return self._judged(self._meter.evaluate, *given, once=once, **options)
 
-    def _judged(
-        self, verb: Callable[..., Signal], *given: Any, ask: str = "", **options: Any
-    ) -> Signal:
+    def _judged(self, verb: Callable[..., Signal], *given: Any, **options: Any) -> Signal:
         from easeml_meter.core.gate import Gate
 
         limits = self._gate
         if limits is not None:  # one that this question cannot have is found before it costs
-            spec = self._meter.spec
-            _plainly(lambda: limits.check(spec.each[spec.number_asked(ask)]))
-        signal = _plainly(lambda: verb(*given, ask=ask, **options))
+            _plainly(lambda: limits.check(self._meter.spec))
+        signal = _plainly(lambda: verb(*given, **options))
         for name in ("step", "generation", "steps_left", "repeated"):
             self._properties.append((f"meter.{name}", getattr(signal, name)))
         self._properties.append(("meter.answer", signal.name))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from easeml_meter.core.submissions import CheckedFile, CheckedSubmission
-from easeml_meter.report.words import loss_name, measured_words, price_words, shown
+from easeml_meter.report.words import loss_name, measured_words, shown
 from easeml_meter.spec import MeterSpec
 
 _MOST_CLASSES = 20
@@ -32,8 +32,6 @@ def checked_lines(checked: CheckedSubmission, spec: MeterSpec) -> list[str]:
         lines.append("It was answered before: submitting it again costs nothing.")
     elif checked.baseline:
         lines.append("Others will be compared with it: submitting it uses no answer.")
-    elif checked.prices:
-        lines.append(price_words(checked.prices, checked.question))
     else:
         promised = " promised ones" if spec.elastic else ""
         lines.append(

@@ -143,8 +143,6 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
         lines.insert(0, f"{read} Tolerance{tolerance}: {at_most(signal.tolerance)}.")
     if said := loss_sentence(signal):
         lines.insert(-1, said)
-    if signal.asked:
-        lines.insert(0, f"Asked: {signal.asked}.")
     if signal.by_name:
         lines.append(
             "A model of this name was answered before, and this is its answer: the files were not "

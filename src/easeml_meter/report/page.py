@@ -27,7 +27,6 @@ from easeml_meter.report.words import (
     loss_name,
     loss_sentence,
     named_set,
-    price_words,
     range_words,
     share_words,
     short_words,
@@ -175,8 +174,7 @@ def _left(view: SessionView) -> str:
         left = ("answers left in this window", f"{view.steps_left:,}")
         facts = [left, *facts[2:4], ("labels that each new batch needs", batch)]
     rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
-    prices = f"<p>{escaped(price_words(view.prices))}</p>" if view.prices else ""
-    return f'<figure>{battery_svg(view.battery)}</figure><dl class="m-facts">{rows}</dl>{prices}'
+    return f'<figure>{battery_svg(view.battery)}</figure><dl class="m-facts">{rows}</dl>'
 
 
 def _table(caption: str, headings: Iterable[str], rows: Iterable[str]) -> str:
@@ -211,8 +209,7 @@ def _history(view: SessionView) -> str:
     if not view.signals:
         return "<p>No answers yet.</p>"
     tenants = len({signal.tenant for signal in view.signals}) > 1
-    headings = ["step", *(["team"] if tenants else []), "model"]
-    headings += ["asked", "answer"] if view.spec.also else ["answer"]
+    headings = ["step", *(["team"] if tenants else []), "model", "answer"]
     headings += ["gap"] if view.spec.bands else []
     name = loss_name(view.spec)
     # After release, the table of retrospect has the losses.
@@ -224,7 +221,6 @@ def _history(view: SessionView) -> str:
             f"{signal.step:,}",
             *([str(signal.tenant)] if tenants else []),
             _name(signal.model),
-            *([escaped(signal.asked)] if view.spec.also else []),
             _answer(signal),
             *([_gap(signal)] if view.spec.bands else []),
             *([validation_words(signal), true_loss_words(signal)] if losses else []),

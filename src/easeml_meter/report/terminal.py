@@ -49,7 +49,6 @@ from easeml_meter.report.words import (
     loss_sentence,
     named_set,
     needed_words,
-    price_words,
     share_words,
     sharing_words,
     short_words,
@@ -148,8 +147,6 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     rows = "none yet" if view.labels is None else f"{view.labels:,}"
     labels = Text(f"{view.spec.unit}: {rows} {needed_words(view)}", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]
-    if view.prices:
-        parts += [Text(price_words(view.prices)), Text()]
     if view.signals:
         parts += [_chart(view), Text()]
         if said := loss_sentence(view.signals[-1], alone=True):
@@ -279,8 +276,7 @@ def history_terminal(view: SessionView) -> Table:
     name = f"true {loss_name(view.spec)}"
     late = ("test", "right?") if found else (name, "when (UTC)")
     gap = ("gap",) if view.spec.bands else ()
-    asked = ("asked",) if view.spec.also else ()
-    for heading in (*asked, "answer", *gap, "validation", *late):
+    for heading in ("answer", *gap, "validation", *late):
         table.add_column(heading, no_wrap=heading != "right?", min_width=6)
     notes = view.noted
     if notes:
@@ -303,7 +299,6 @@ def history_terminal(view: SessionView) -> Table:
         table.add_row(
             Text(f"{signal.step:,}"),
             *(Text(_ltr(name)) for name in names),
-            *(Text(signal.asked) for _ in asked),
             answer,
             *(Text(_dashed(signal.gap)) for _ in gap),
             *late_cells,

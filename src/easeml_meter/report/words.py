@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -12,7 +12,6 @@ from itertools import groupby
 
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import (
     Rules,
     name_of,
@@ -229,35 +228,6 @@ def left_words(spec: MeterSpec, promised: int, expected: int) -> str:
     return f"{steps_words(promised)} promised, {expected:,} expected"
 
 
-def price_words(prices: Sequence[Price], question: str = "") -> str:
-    """Say what each question costs next; one of them first, if it is named."""
-    named = [each for each in prices if each.question == question]
-    others = "; ".join(f"{each.question}: {price_of(each)}" for each in prices if each not in named)
-    if not named:
-        return f"What a question costs: {others}."
-    also = f" The others: {others}." if others else ""
-    return f'"{question}" costs {price_of(named[0])}.{also}'
-
-
-def price_of(price: Price) -> str:
-    """Return a price in nats, rounded up, and what is left for the question, rounded down."""
-    if not price.answers:
-        return "more than is left"
-    everything = f"all of the {at_least(price.left, 3)} nats left"
-    if price.closes:
-        return f"{everything} (the last answer: it closes the test set)"
-    if price.answers == 1:
-        taken = f"takes {at_most(price.nats, 2)} from the others"
-        return f"{everything} for it (its last answer, which {taken})"
-    digits = 2  # more of them where rounding would show a price above what is left
-    while digits < 14 and float(at_most(price.nats, digits)) > float(
-        at_least(price.left, digits + 1)
-    ):
-        digits += 1
-    left = at_least(price.left, digits + 1)
-    return f"{at_most(price.nats, digits)} of {left} nats left ({price.answers:,} answers)"
-
-
 def when(moment: datetime) -> str:
     """Return a moment in UTC; one without a zone is taken to be in UTC already."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -382,9 +352,6 @@ def _loss_note(spec: MeterSpec) -> str:
 
 def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     """Return what each answer tells."""
-    if spec.also:
-        own = _asked_words(spec.each[0])
-        return [*own, *(("Also", each, "if a submission asks it") for each in spec.also)]
     question = question_of(spec)
     if question.words is not None:
         return [("Question", question.statistic, question.words.tells)]

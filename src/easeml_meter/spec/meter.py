@@ -8,7 +8,6 @@ import itertools
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -36,7 +35,7 @@ from easeml_meter.spec.gaps import (
     check_variance_ceiling,
 )
 from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
-from easeml_meter.spec.questions import check_on_demand, check_question, of_the_gap
+from easeml_meter.spec.questions import check_on_demand, check_question
 from easeml_meter.spec.scores import check_corpus, check_scores
 from easeml_meter.spec.strata import check_strata, stratum_shares, stratum_weights
 
@@ -129,8 +128,6 @@ class MeterSpec:
     tries: int = 1
     """Of such a score: how many test sets may be drawn until one has enough. Each could be the
     lucky one, so delta is divided."""
-    also: tuple[str, ...] = ()
-    """What a submission may be asked instead, if it says so: all share one budget."""
     window: int | None = None
     """A rolling test set: the batches in use at a time. `steps` are the windows of one delta."""
     submissions: int = 1
@@ -158,7 +155,7 @@ class MeterSpec:
     """How many rows of each stratum a test set has; empty: as many as its weight is of all."""
 
     def __post_init__(self) -> None:
-        lists = ("bands", "tenants", "reverts", "mixture", "classes", "also")
+        lists = ("bands", "tenants", "reverts", "mixture", "classes")
         for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
         for name in ("published", "handover", "elastic", "sticky", "clusters", "on_demand"):
@@ -252,8 +249,6 @@ class MeterSpec:
     @cached_property
     def asked(self) -> Condition | Difference | None:
         """The question as it is understood; None: it is the gap."""
-        if self.also:
-            return self.each[0].asked
         if self.question == GAP:
             return None
         return parse_question(
@@ -289,51 +284,9 @@ class MeterSpec:
         return {name: int(labels * share) for name, share in shares}
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """All that a submission may be asked, the usual one first."""
-        return (self.question, *self.also)
-
-    @cached_property
-    def each(self) -> tuple[Self, ...]:
-        """This meter as if it asked one of its questions only, for every one of them."""
-        return tuple(map(self._alone, self.questions)) if self.also else (self,)
-
-    def _alone(self, question: str) -> Self:
-        if question.strip() == GAP:
-            return self.replace(also=(), tolerance=None, disagreement=None)
-        own = None
-        if question.strip() == BETTER:  # where nothing else is said, as precise as the bands
-            own = self.tolerance or min(self.tolerances, default=None)
-        compares = parse_question(question, tolerance=own).compares
-        unasked: dict[str, Any] = of_the_gap(self)
-        return self.replace(
-            question=question,
-            also=(),
-            bands=(),
-            tolerance=own,
-            disagreement=self.disagreement if compares else None,
-            **unasked,
-        )
-
-    def number_asked(self, question: str) -> int:
-        """Return which of the questions is meant, from 0; nothing said: the usual one.
-
-        Raises:
-            InvalidInput: this meter does not ask it.
-        """
-        meant = question.strip()
-        if not meant:
-            return 0
-        with suppress(InvalidInput):  # as it is written here, with or without spaces
-            meant = meant if meant == BETTER else str(parse_question(meant))
-        if meant not in self.questions:
-            raise invalid("ask", question[:200], f"one of: {'; '.join(self.questions)}")
-        return self.questions.index(meant)
-
-    @property
     def promotes(self) -> bool:
         """Whether models are compared with one that was promoted."""
-        return any(each.compares and not each.ladder for each in self.each)
+        return self.compares and not self.ladder
 
     @property
     def ladder(self) -> bool:

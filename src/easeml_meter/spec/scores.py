@@ -91,7 +91,6 @@ def check_judge(spec: MeterSpec) -> None:
         "ceiling": spec.ceiling is not None,
         "floor": spec.floor is not None,
         "question": spec.asked is not None,
-        "also": spec.also,
         "window": spec.window is not None,
         "clusters": spec.clusters,
         f"the {spec.protocol} protocol": spec.protocol not in METERS,

@@ -41,7 +41,6 @@ def check_strata(spec: MeterSpec) -> None:
     unproved = {
         f"the loss {spec.loss}": spec.corpus is not None or spec.takes_scores,
         f'the question "{spec.question}"': spec.question != GAP,
-        "also": spec.also,
         f"the {spec.protocol} protocol": spec.protocol not in METERS,
         f"the bound {spec.bound}": spec.bound is not None,
         "published": spec.published,

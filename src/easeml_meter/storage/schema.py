@@ -77,7 +77,6 @@ entries = sa.Table(
     sa.Column("first_edge", sa.String(32), nullable=False),
     sa.Column("old", sa.Integer, nullable=False),  # a step, or none
     sa.Column("token", sa.String(32), nullable=False),  # with a pace
-    sa.Column("asked", sa.Integer, nullable=False),  # which question
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
     # An identical submission is answered from here, also after a crash that lost the answer.
     sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),

@@ -49,13 +49,6 @@ def test_steps_are_asked_of_a_size(options: dict[str, Any]) -> None:
     assert plan_of(spec_of(**options), 30_000).spec.steps == 31
 
 
-def test_only_plain_meters_are_mixed_with_other_questions() -> None:
-    assert GapQuestion(spec_of(count="consistent")).consistent == 2
-    assert GapQuestion(spec_of(count="all", ceiling=0.1)).consistent == 6
-    assert GapQuestion(spec_of(protocol="incremental")).consistent is None
-    assert GapQuestion(spec_of(tenants=(5, 5))).consistent is None
-
-
 def test_answers_are_named() -> None:
     assert GapQuestion(spec_of(ceiling=0.1, models=True)).answers[-2:] == (
         "above the ceiling",

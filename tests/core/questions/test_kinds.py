@@ -12,10 +12,8 @@ from click.testing import CliRunner
 from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.core import questions
-from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions import asking, kinds
 from easeml_meter.core.questions.gap import GapQuestion
-from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.ondemand import Reused
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.planning import plan_of
@@ -81,7 +79,6 @@ class Coin(Question):
             condition_spec(question="n - o > 0 +/- 0.1", disagreement=0.2, on_demand=True),
             Reused,
         ),
-        (small_spec(count="consistent", also=("n > 0.5 +/- 0.3",)), Mixed),
     ],
 )
 def test_every_meter_asks_one_kind(spec: MeterSpec, kind: type) -> None:
@@ -104,7 +101,9 @@ def coin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         each.cache_clear()
     yield
     monkeypatch.undo()
-    sys.modules.pop("easeml_meter.core.questions.coin", None)
+    # The commands were perhaps imported with the coin's option.
+    for name in ("core.questions.coin", "cli.plan", "cli.questions"):
+        sys.modules.pop(f"easeml_meter.{name}", None)
     for each in remembered:
         each.cache_clear()
 
@@ -161,9 +160,3 @@ def test_a_meter_with_bands_asks_the_gap_if_no_other_kind_says_so() -> None:
     """The gap need not know which settings other kinds have."""
     assert type(kinds.question_of(small_spec(steps=77))).__name__ == "Coin"
     assert type(kinds.question_of(small_spec(steps=7))) is GapQuestion
-
-
-def test_the_rule_of_several_questions_is_that_of_the_usual_one() -> None:
-    spec = small_spec(count="consistent", also=("n > 0.5 +/- 0.3",))
-    ledger = Ledger(spec, plan_of(spec).labels)
-    assert type(ledger.rules) is type(ledger.asking(0)) is not type(ledger.asking(1))

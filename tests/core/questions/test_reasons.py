@@ -67,11 +67,10 @@ def test_other_meters_are_taken_apart_too(options: dict[str, object]) -> None:
     [
         condition_spec(),
         small_spec(count="consistent", window=4),
-        small_spec(count="consistent", also=("n > 0.5 +/- 0.3",)),
         small_spec(loss="f1[1]"),
         small_spec(judge_error=0.1, pool=10**6),
     ],
-    ids=["condition", "rolling", "several", "score", "judge"],
+    ids=["condition", "rolling", "score", "judge"],
 )
 def test_what_is_not_taken_apart_is_refused_in_one_line(spec: MeterSpec) -> None:
     with pytest.raises(InvalidInput, match=r"^question: .* taken apart[^\n]*$"):

@@ -58,10 +58,6 @@ def test_the_limit_of_a_condition() -> None:
             meter(judge_error=0.2, pool=400, protocol="incremental"),
             "judge_error: 0.2 given, not played with the incremental protocol",
         ),
-        (
-            meter(also=("n > 0.5 +/- 0.1",), ceiling=0.4),
-            "question: 'gap; n > 0.5 .* given, not played with ceiling",
-        ),
     ],
 )
 def test_what_nobody_plays_is_refused_by_name(spec: MeterSpec, message: str) -> None:

@@ -121,14 +121,7 @@ def test_the_first_draft_is_a_meter() -> None:
             "question",
             "n - o at 0 +/- 0.1",
         ),
-        (
-            {"also": "n > 0.8 +/- 0.1; n - o at 0 +/- 0.1", "disagreement": "0.3"},
-            "also",
-            ("n > 0.8 +/- 0.1", "n - o at 0 +/- 0.1"),
-        ),
-        ({"also": "n - o at 0 +/- 0.1", "disagreement": "0.3"}, "disagreement", 0.3),
         ({"disagreement": "0.3"}, "disagreement", None),
-        ({"asks": "better", "also": "n > 0.8 +/- 0.1"}, "also", ("n > 0.8 +/- 0.1",)),
         ({"window": "2"}, "window", 2),
         ({"window": "2", "submissions": "3"}, "submissions", 3),
         ({"top_up": "3"}, "top_up", 3),
@@ -169,8 +162,6 @@ def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: obj
         ({"asks": "condition"}, "question"),
         ({"loss": "other", "other_loss": "f1"}, "loss"),
         ({"loss": "f1"}, "say which class is the positive one"),
-        ({"also": "n > 0.8"}, "n > 0.8"),
-        ({"also": "n > 0.8 +/- 0.1", "elastic": "1"}, "not with elastic"),
         ({"window": "2", "ceiling": "0.3"}, "not with ceiling"),
         ({"submissions": "2"}, "only with a window"),
         ({"top_up": "3", "elastic": "1"}, "not with elastic"),
@@ -292,7 +283,6 @@ def test_what_has_no_field_is_known() -> None:
         ),
         (DIFFERENCE, "n - o 0 or more"),
         (DIFFERENCE | {"on_demand": "1"}, "labels a step, at most"),
-        ({"also": "n > 0.8 +/- 0.1"}, 'to "n > 0.8 +/- 0.1"'),
     ],
 )
 def test_a_plan_of_every_kind_is_shown(admin: Visitor, typed: dict[str, str], said: str) -> None:

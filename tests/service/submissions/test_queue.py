@@ -84,7 +84,6 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
         conditions: Conditions,
         *,
         once: bool,
-        ask: str,
     ) -> Signal:
         if isinstance(given, Command) and not conditions.hopeless:
             if model in answers:
@@ -93,7 +92,7 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
             test.write_bytes(predictions(labels, given.bundle.digest))
             validation.write_bytes(predictions(VALIDATION))
             given = PredictionFiles(test, validation)
-        return original(actor, space, given, model, conditions, once=once, ask=ask)
+        return original(actor, space, given, model, conditions, once=once)
 
     monkeypatch.setattr(queue, "answer", answer)
     return answers

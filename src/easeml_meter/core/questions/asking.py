@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from easeml_meter.checks import listed
-from easeml_meter.conditions import Condition, parse_question
+from easeml_meter.conditions import BETTER, Condition, parse_question
 from easeml_meter.core.questions import planning
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.edges import with_default_edges
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import kinds
-from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.ondemand import OnDemand
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Option, Question, check_tried_once
@@ -28,12 +26,7 @@ from easeml_meter.spec import GAP, MeterSpec
 Options = dict[str, Any]
 
 _BY_TEXT = (
-    Option(
-        "question",
-        str,
-        'Pass or fail, as in "n > 0.8 +/- 0.01"; "better"; "gap". Several: any at each step.',
-        many=True,
-    ),
+    Option("question", str, 'Pass or fail, as in "n > 0.8 +/- 0.01"; "better"; "gap".'),
     Option("disagreement", float, 'With "n - o": fail what differs on more rows.'),
     Option("passes", int, "Models that may pass before the one that closes."),
     Option("on_demand", bool, 'With "n - o": fresh inputs, few labels, each step.'),
@@ -130,9 +123,8 @@ def _has_bands(asking: str, given: Options) -> bool:
     """Whether the tolerance of what is asked can be asked for."""
     if asking in _by_option():
         return _by_option()[asking].has_bands
-    found = given["question"]
-    texts = [found] if isinstance(found, str) else list(listed("question", found))
-    return [text.strip() for text in texts if isinstance(text, str)] == [GAP]
+    text = given["question"]
+    return isinstance(text, str) and text.strip() == GAP
 
 
 def _least(asking: str, given: Options, size: int, budget: planning.Budget) -> planning.Plan:
@@ -180,36 +172,29 @@ def _option(name: str) -> str:
 def _built(asking: str, given: Options) -> Question:
     """Build the question, and refuse what is left of the options."""
     left = dict(given)
-    question = _questions(left) if asking == "question" else _by_option()[asking].asked(left)
+    question = _by_text(left) if asking == "question" else _by_option()[asking].asked(left)
     for name, value in left.items():
         raise invalid(_option(name), value, f'not with "{question.statistic}"')
     return question
 
 
-def _questions(given: Options) -> Question:
-    """Build one condition, or several questions to be asked in any order."""
-    found = given.pop("question")
-    texts = [found] if isinstance(found, str) else list(listed("question", found))
-    for text in texts:
-        if not isinstance(text, str):
-            raise invalid("question", text, 'a text, such as "n > 0.8 +/- 0.01"')
-    texts = [text.strip() for text in texts]
+def _by_text(given: Options) -> Question:
+    """Build the question of a text, and take the options out that it understands."""
+    text = given.pop("question")
+    if not isinstance(text, str):
+        raise invalid("question", text, 'a text, such as "n > 0.8 +/- 0.01"')
     disagreement, passes = (given.pop(name, None) for name in ("disagreement", "passes"))
-    asked: list[Question] = []
-    # Conditions have tolerances of their own; the two that have none take that of the options.
-    tolerance = None
-    if GAP in texts:
-        bands = Bands.asked(given)
-        tolerance = bands.tolerance
-        asked.append(GapQuestion(bands.spec()))
-    elif "better" in texts:
-        tolerance = given.pop("tolerance", None)
-    for text in texts:
-        if text != GAP:
-            own = tolerance if text == "better" else None
-            asked.append(_one(text, own, passes, disagreement, alone=len(texts) == 1))
-    _check_used(asked, disagreement=disagreement, passes=passes)
-    question = asked[0] if len(asked) == 1 else Mixed(tuple(asked))
+    question: Question
+    if (text := text.strip()) == GAP:
+        if disagreement is not None:
+            raise invalid("disagreement", disagreement, 'only with "n - o"')
+        if passes is not None:
+            raise invalid("passes", passes, "only with a condition, which models pass or fail")
+        question = GapQuestion(Bands.asked(given).spec())
+    else:
+        # Other conditions have tolerances of their own.
+        tolerance = given.pop("tolerance", None) if text == BETTER else None
+        question = _beside(text, tolerance, passes, disagreement)
     if not given.pop("on_demand", False):
         return question
     if not isinstance(question, PassFail):
@@ -217,29 +202,11 @@ def _questions(given: Options) -> Question:
     return OnDemand(question)
 
 
-def _check_used(asked: list[Question], *, disagreement: float | None, passes: int | None) -> None:
-    """Refuse options that no question takes: nobody would see that they were left out."""
-    conditions = [each for each in asked if isinstance(each, PassFail)]
-    reads = any(isinstance(each, DifferenceReading) for each in asked)
-    compared = reads or any(each.compares for each in conditions)
-    if disagreement is not None and not compared:
-        raise invalid("disagreement", disagreement, 'only with "n - o"')
-    if passes is not None and not conditions:
-        raise invalid("passes", passes, "only with a condition, which models pass or fail")
-
-
-def _one(
-    text: str,
-    tolerance: float | None,
-    passes: int | None,
-    disagreement: float | None,
-    *,
-    alone: bool,
-) -> Question:
-    """Build a condition, or a reading of n - o; disagreement is for those that compare."""
-    found = parse_question(text, tolerance=tolerance, passes=passes)
-    if found.compares or alone:
-        found = dataclasses.replace(found, disagreement=disagreement)
+def _beside(
+    text: str, tolerance: float | None, passes: int | None, disagreement: float | None
+) -> PassFail | DifferenceReading:
+    """Build a condition, or a reading of n - o."""
+    found = parse_question(text, disagreement=disagreement, passes=passes, tolerance=tolerance)
     if isinstance(found, Condition):
         return PassFail.of(found)
     if disagreement is None:
@@ -248,20 +215,12 @@ def _one(
 
 
 def _meter_by_text(plan: planning.Plan, given: Options) -> MeterSpec:
-    """Return the meter of one question by its text, or of several; the gap comes first."""
+    """Return the meter of one question by its text."""
     known: Options = {"steps": plan.budget.steps, "delta": plan.budget.delta}
+    if isinstance(plan.question, GapQuestion):
+        return plan.question.spec.replace(**known)
     if given.get("on_demand"):  # every step has fresh inputs: a test set of its own
         known |= {"steps": 1, "sessions": known["steps"], "on_demand": True}
-    found = given["question"]
-    texts = [text.strip() for text in ([found] if isinstance(found, str) else found)]
     known |= {name: given[name] for name in ("disagreement", "passes") if name in given}
-    question = plan.question
-    each = question.questions if isinstance(question, Mixed) else (question,)
-    for gap in each:
-        if isinstance(gap, GapQuestion):
-            also = tuple(text for text in texts if text != GAP)
-            return gap.spec.replace(**known, also=also)
-    tolerance = given.get("tolerance")
-    return MeterSpec(
-        bands=(), question=texts[0], also=tuple(texts[1:]), tolerance=tolerance, **known
-    )
+    question, tolerance = given["question"].strip(), given.get("tolerance")
+    return MeterSpec(bands=(), question=question, tolerance=tolerance, **known)

@@ -23,7 +23,6 @@ from easeml_meter.errors import invalid
 from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
 from easeml_meter.spec.strata import strata_step, whole_strata
 from easeml_meter.stats import counting, judges, planning, scores
-from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 from easeml_meter.stats.tails import log_tail, log_tail_from
@@ -86,15 +85,6 @@ class GapQuestion(Question):
             "no reading": spec.may_fail,
         }
         return (*bands, *(answer for answer, can_come in instead.items() if can_come))
-
-    @property
-    def consistent(self) -> Fraction | None:
-        """As many as `stats.counting` counts at each step of a regular meter without extras."""
-        spec = self.spec
-        extras = (spec.published, spec.memory is not None, spec.reverts, spec.masked_reverts)
-        if spec.protocol is not Protocol.REGULAR or any((*extras, spec.tenants, spec.above)):
-            return None
-        return possible_bands(spec) + expected_edges(spec) + spec.silent_answers
 
     @property
     def tolerance(self) -> float:

@@ -28,7 +28,7 @@ def kinds() -> tuple[type[Question], ...]:
 
 @lru_cache(maxsize=256)
 def question_of(spec: MeterSpec) -> Question:
-    """Return the question that a meter asks, or all of them as one."""
+    """Return the question that a meter asks."""
     asked = _asked(spec, usual=False) or _asked(spec, usual=True)
     if len(asked) != 1:
         raise AssertionError(f"{len(asked)} kinds of question say that a meter asks them: {spec}")
@@ -42,5 +42,5 @@ def _asked(spec: MeterSpec, *, usual: bool) -> list[Question]:
 
 @lru_cache(maxsize=256)
 def rules_of(spec: MeterSpec) -> Rules:
-    """Return the feedback rule of a meter; of several questions, that of the usual one."""
+    """Return the feedback rule of a meter."""
     return question_of(spec).rules(spec)

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.conditions import Clause, Comparison, Condition, Variable
 from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
-from easeml_meter.core.questions.question import Question, Words, log_difference
+from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.signals import BASELINE, FAIL, PASS, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import differences, passing
-from easeml_meter.stats.counting import log_sum
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class PassFail(Condition, Question):
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Question | None:
         """Return the condition that a meter asks; with labels on demand, `ondemand` has it."""
-        if spec.condition is None or spec.also or spec.on_demand:
+        if spec.condition is None or spec.on_demand:
             return None
         return cls.of(spec.condition)
 
@@ -101,11 +100,6 @@ class PassFail(Condition, Question):
     def answers(self) -> tuple[str, ...]:
         """Two answers, also for a condition of several clauses."""
         return ("pass", "fail")
-
-    @property
-    def consistent(self) -> int | None:
-        """Both answers, unless passes are counted: then other questions would be, too."""
-        return 2 if self.passes is None else None
 
     @property
     def promised(self) -> str:
@@ -156,14 +150,6 @@ class PassFail(Condition, Question):
         """By Chernoff's bound for the clause that needs most."""
         slowest = min(_rate(clause, self.most) for clause in self.clauses)
         return math.ceil(nats * (1 + 1e-11) / slowest) + 1
-
-    def log_left(self, share: float, tail: float) -> float:
-        """A model that can pass wrongly leads on by "fail" alone, any other one by both answers."""
-        return min(log_difference(share, tail), share - math.log(2))
-
-    def log_needed(self, following: float, tail: float) -> float:
-        """The worse of the two kinds of models decides."""
-        return max(log_sum((tail, following)), following + math.log(2))
 
 
 @dataclass(frozen=True)

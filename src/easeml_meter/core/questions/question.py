@@ -1,24 +1,21 @@
 """A question as a value: all that options, the planner, the books and reports ask of it.
 
-All questions share one budget. Every answer multiplies the histories that the next question can
-follow; a question is safe after a history if its tail is below the share of delta that the history
-has. So a kind of question is its alphabet, its tail, its rule and its words; `kinds` finds it.
+Every answer multiplies the histories that the next step can follow; a step is safe after a history
+if its tail is below the share of delta that the history has. So a kind of question is its alphabet,
+its tail, its rule and its words; `kinds` finds it.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from easeml_meter.core.questions.assumptions import PUBLIC_INPUTS, sessions_words
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.counting import log_sum
 from easeml_meter.stats.planning import MAX_STEPS
 from easeml_meter.stats.rounding import at_most
 
@@ -36,8 +33,6 @@ class Option:
     """What it takes; `bool` is a flag, `list` are numbers with commas between them."""
     about: str
     """What it does, for the help of `meter plan`."""
-    many: bool = False
-    """Whether it can be given more than once."""
     of_meter: bool = False
     """Whether it is for the meter that is made of the plan, and not for the plan."""
 
@@ -130,11 +125,6 @@ class Question(ABC):
     def unit(self) -> str:
         """What the planned size counts."""
         return "labels"
-
-    @property
-    def consistent(self) -> int | Fraction | None:
-        """How many answers to one model no earlier promise rules out; None: not to be mixed."""
-        return None
 
     @property
     def tolerance(self) -> float | None:
@@ -248,23 +238,6 @@ class Question(ABC):
         """What else was planned, as a table has it."""
         return {}
 
-    def log_left(self, share: float, tail: float) -> float:
-        """Return the log of what each answer leaves of a share of delta; all are logarithms.
-
-        The question is an event, and each of its consistent answers gets the same part of the rest.
-        """
-        return log_difference(share, tail) - self._log_consistent
-
-    def log_needed(self, following: float, tail: float) -> float:
-        """Return the log of the share of which `following` is left: the inverse of `log_left`."""
-        return log_sum((tail, following + self._log_consistent))
-
-    @property
-    def _log_consistent(self) -> float:
-        if self.consistent is None:
-            raise AssertionError(f"{self.statistic} is not to be mixed with others")
-        return math.log(self.consistent)
-
 
 def most(holds: Callable[[int], bool], first: int) -> int:
     """Return the largest number of steps from `first` on for which something holds; 0 for none.
@@ -281,11 +254,6 @@ def most(holds: Callable[[int], bool], first: int) -> int:
         middle = (found + above) // 2
         found, above = (middle, above) if holds(middle) else (found, middle)
     return found
-
-
-def log_difference(more: float, less: float) -> float:
-    """Return log(exp(more) - exp(less)); minus infinity where nothing is left."""
-    return more + math.log(-math.expm1(less - more)) if less < more else -math.inf
 
 
 def check_tried_once(plan: Plan) -> None:

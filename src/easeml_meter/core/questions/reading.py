@@ -32,7 +32,7 @@ class DifferenceReading(Question):
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Question | None:
         """Return the reading that a meter asks; with labels on demand, `ondemand` has it."""
-        if spec.difference is None or spec.also or spec.on_demand:
+        if spec.difference is None or spec.on_demand:
             return None
         return cls(spec.difference)
 

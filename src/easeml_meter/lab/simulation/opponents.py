@@ -51,10 +51,8 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
     Raises:
         InvalidInput: nobody plays against such a meter yet.
     """
-    if spec.asked is not None or spec.also:
-        refuse_with(
-            "question", "; ".join(spec.questions), _of_bands(spec), "not played with {} in the lab"
-        )
+    if spec.asked is not None:
+        refuse_with("question", spec.question, _of_bands(spec), "not played with {} in the lab")
         return _PROBER
     if spec.window is not None:
         refuse_with("window", spec.window, _of_bands(spec), "not played with {} in the lab")

@@ -1,11 +1,9 @@
-"""Developers against questions of right and wrong: conditions, differences, readings, in any order.
+"""Developers against questions of right and wrong: conditions, differences, readings.
 
 Some rows are easy: a model is right or wrong there as its developer wishes. On the others every
 guess is a coin flip; they are cut into blocks. A probe guesses on one block, and is otherwise such
 that its answer says whether the guesses are lucky. The last model takes every guess on its lucky
 side. It is asked for a pass that it does not deserve, or for a reading that is off.
-
-Where a test set answers several questions, the answers decide which one comes next.
 """
 
 from __future__ import annotations
@@ -30,13 +28,12 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
 
 _BASED = State(based=True)
-_HALF = Fraction(1, 2)
 
 
 def broken_sessions(spec: MeterSpec, labels: int, runs: int, random: Generator) -> Flags:
     """Return in which sessions some answer breaks its promise.
 
-    The questions are those that the planned test set allows, whatever number of labels is played.
+    The answers are those that the planned test set allows, whatever number of labels is played.
     Teams share every answer, as they are counted.
     """
     game = _Game(spec.replace(tenants=(), handover=False), labels)
@@ -45,7 +42,7 @@ def broken_sessions(spec: MeterSpec, labels: int, runs: int, random: Generator) 
 
 
 class _Asked(ABC):
-    """One question, and the models that are made for it."""
+    """A question, and the models that are made for it."""
 
     def __init__(self, labels: int) -> None:
         self.labels = labels
@@ -61,8 +58,8 @@ class _Asked(ABC):
         """Return the answer to a model with so many right guesses, and whether it says: lucky."""
 
     @abstractmethod
-    def _last(self, right: int, rows: int) -> tuple[int, bool]:
-        """Return the answer to such a model, and whether it breaks its promise."""
+    def _last(self, right: int, rows: int) -> bool:
+        """Whether the answer to such a model breaks its promise."""
 
     @property
     def ladder(self) -> bool:
@@ -72,33 +69,6 @@ class _Asked(ABC):
     def ends(self, state: State) -> bool:
         """Whether another lucky probe would be the last submission."""
         return False
-
-
-class _Gap(_Asked):
-    """A reading of the gap of a model whose true loss is one half."""
-
-    def __init__(self, rules: Rules, labels: int) -> None:
-        super().__init__(labels)
-        self.rules = rules
-
-    @property
-    def most(self) -> tuple[Fraction, Fraction]:
-        return Fraction(1), Fraction(1)
-
-    def _answer(self, right: int, rows: int) -> tuple[int, Fraction]:
-        off = Fraction(2 * right - rows, 2 * self.labels)
-        # An edge of the bands lies where the loss is if the guesses are neither.
-        edge = min(_HALF, as_written((self.rules.spec.edges or (0.0,))[0]))
-        return self.rules.answer(_BASED, _HALF - edge, _HALF - off), off
-
-    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
-        answer, _ = self._answer(right, rows)
-        return answer, answer == 1
-
-    def _last(self, right: int, rows: int) -> tuple[int, bool]:
-        answer, off = self._answer(right, rows)
-        tolerance = self.rules.tolerance(answer)
-        return answer, tolerance is not None and abs(off) > as_written(tolerance)
 
 
 class _Bands(_Asked):
@@ -122,10 +92,10 @@ class _Bands(_Asked):
         answer = self._answer(math.ceil(self.labels * self.edge), 2 * right - rows, rows)
         return answer, answer > self.rules.difference.band(self.edge) - 1
 
-    def _last(self, right: int, rows: int) -> tuple[int, bool]:
+    def _last(self, right: int, rows: int) -> bool:
         off = Fraction(2 * right - rows, self.labels)
         answer = self._answer(0, 2 * right - rows, rows)
-        return answer, answer > 0 and abs(off) > as_written(self.rules.difference.tolerance)
+        return answer > 0 and abs(off) > as_written(self.rules.difference.tolerance)
 
 
 class _Condition(_Asked):
@@ -193,9 +163,8 @@ class _Condition(_Asked):
         answer = self._answer(self.clause.needed, right, rows)
         return answer, answer == PASS
 
-    def _last(self, right: int, rows: int) -> tuple[int, bool]:
-        answer = self._answer(self.clause.share, right, rows)
-        return answer, answer == PASS
+    def _last(self, right: int, rows: int) -> bool:
+        return self._answer(self.clause.share, right, rows) == PASS
 
     @property
     def ladder(self) -> bool:
@@ -218,7 +187,9 @@ def _beside(labels: int, change: int, apart: int, differing: int = 0) -> Compari
 def _asked(rules: Rules, labels: int) -> _Asked:
     if isinstance(rules, Changes):
         return _Bands(rules, labels)
-    return _Condition(rules, labels) if isinstance(rules, Verdicts) else _Gap(rules, labels)
+    if isinstance(rules, Verdicts):
+        return _Condition(rules, labels)
+    raise AssertionError(f"{rules.spec.question} is neither a condition nor a reading of n - o")
 
 
 class _Game:
@@ -227,72 +198,57 @@ class _Game:
     def __init__(self, spec: MeterSpec, labels: int) -> None:
         self.labels = labels
         self.ledger = Ledger(spec, plan_of(spec).labels)
-        self.asked = [_asked(self.ledger.asking(i), labels) for i in range(len(spec.questions))]
+        self.asked = _asked(self.ledger.rules, labels)
 
     @cached_property
     def start(self) -> Account:
         """Where a session begins: an old model is there, if one is needed."""
-        for number in range(len(self.asked)):
-            if self.ledger.asking(number).answers(State()) == (BASELINE,):
-                return self.ledger.record(Account(), BASELINE, number)
+        if self.ledger.rules.answers(State()) == (BASELINE,):
+            return self.ledger.record(Account(), BASELINE)
         return Account()
 
     @cached_property
     def probes(self) -> int:
-        """How many probes there are if the cheapest question is asked always."""
-        return max(1, *map(self._probes, range(len(self.asked))))
-
-    def _probes(self, number: int) -> int:
+        """How many probes there are."""
         account, probes = self.start, 0
-        while self._goes_on(account, number):
-            usual = self.ledger.asking(number).answers(account.state)[0]
-            account, probes = self.ledger.record(account, usual, number), probes + 1
-        return probes
+        while self._goes_on(account):
+            usual = self.ledger.rules.answers(account.state)[0]
+            account, probes = self.ledger.record(account, usual), probes + 1
+        return max(1, probes)
 
-    def _goes_on(self, account: Account, number: int) -> bool:
-        """Whether one more probe leaves enough for the last models, one for each question."""
-        enough = self.ledger.steps_left(account) > len(self.asked)
-        return enough and self.ledger.may_submit(account, number)
+    def _goes_on(self, account: Account) -> bool:
+        """Whether one more probe leaves enough for the last model."""
+        return self.ledger.steps_left(account) > 1 and self.ledger.may_submit(account)
 
     @cached_property
     def block(self) -> int:
         """The rows that a probe guesses."""
-        largest = max(each.most[1] for each in self.asked)
-        smallest = min(each.most[0] for each in self.asked)
+        smallest, largest = self.asked.most
         whole = math.floor(self.labels * largest) // self.probes
         return max(0, min(whole, math.floor(self.labels * smallest)))
 
     def broken(self, lucky: Sequence[int]) -> bool:
         """Play one session, in which so many guesses of each block are right."""
-        account, number = self.start, 0
+        account = self.start
         taken: list[tuple[int, bool]] = []
         left = list(lucky)
-        while left and self._goes_on(account, number):
-            asked = self.asked[number]
-            if asked.ends(account.state):
-                break
+        while left and self._goes_on(account) and not self.asked.ends(account.state):
             right = left.pop(0)
-            answer, is_lucky = asked.probe(right, self.block)
-            account = self.ledger.record(account, answer, number)
-            in_old = asked.ladder and is_lucky
+            answer, is_lucky = self.asked.probe(right, self.block)
+            account = self.ledger.record(account, answer)
+            in_old = self.asked.ladder and is_lucky
             taken.append((right if is_lucky else self.block - right, in_old))
-            number = (number + 1 + is_lucky) % len(self.asked)
         taken += [(right, False) for right in left]
         return self._breaks(account, taken)
 
     def _breaks(self, account: Account, taken: Sequence[tuple[int, bool]]) -> bool:
-        """Ask about the last models, which take the right guesses of each block.
+        """Ask about the last model, which takes the right guesses of each block.
 
         A block that the old model has, too, tells nothing against it.
         """
-        for number, asked in enumerate(self.asked):
-            if not self.ledger.may_submit(account, number):
-                continue
-            most = math.floor(self.labels * asked.most[1])
-            blocks = [right for right, in_old in taken if not (in_old and asked.ladder)]
-            blocks = blocks[: most // self.block] if self.block else []
-            answer, is_broken = asked.last(sum(blocks), self.block * len(blocks))
-            if is_broken:
-                return True
-            account = self.ledger.record(account, answer, number)
-        return False
+        if not self.ledger.may_submit(account):
+            return False
+        most = math.floor(self.labels * self.asked.most[1])
+        blocks = [right for right, in_old in taken if not (in_old and self.asked.ladder)]
+        blocks = blocks[: most // self.block] if self.block else []
+        return self.asked.last(sum(blocks), self.block * len(blocks))

@@ -83,14 +83,6 @@ Once = Annotated[
         "repeat that answer at no cost, without looking at the files."
     ),
 ]
-Ask = Annotated[
-    str,
-    Query(
-        max_length=1000,
-        description="Which of the meter's questions it is asked, where it has several; by default "
-        "the usual one.",
-    ),
-]
 MatchingHere = Annotated[RowMatching, Depends(matching_of)]
 
 _SMALL = 1 << 20
@@ -119,7 +111,6 @@ class SubmissionAsked(BaseModel):
 
     model: Model
     once: Once = False
-    ask: Ask = ""
     wait: Wait = 0
     tenant: Tenant = None
     id_column: IdColumn = ""
@@ -213,20 +204,6 @@ class FileRead(BaseModel):
     first: list[Any]
 
 
-class PriceShown(BaseModel):
-    """What a question costs next, in nats, how many are left for it, and how many answers.
-
-    The last answer to a question costs more than is left for it: the other questions lose that, or
-    the test set closes (`closes`).
-    """
-
-    question: str
-    nats: float
-    left: float
-    answers: int
-    closes: bool
-
-
 class SubmissionChecked(BaseModel):
     """What the meter understands of a submission: files, class order, and which answer it uses."""
 
@@ -238,9 +215,6 @@ class SubmissionChecked(BaseModel):
     repeated: bool
     baseline: bool
     """It becomes the model that others are compared with, which uses no answer."""
-    question: str
-    """What it is asked, where the meter has several questions."""
-    prices: list[PriceShown]
     test: FileRead | None
     validation: FileRead | None
     classes: list[str | int]
@@ -282,7 +256,6 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
         asked.matching,
         asked.once,
         keyed,
-        asked.ask,
     )
     found = await _accepted(request, incoming)
     if isinstance(found, KeyedRequest):
@@ -312,7 +285,6 @@ async def check_submission(
     actor: TenantActorHere,
     space: WorkspaceHere,
     matching: MatchingHere,
-    ask: Ask = "",
 ) -> dict[str, Any]:
     """Say how the same tar or form would be understood, without submitting it. This costs nothing.
 
@@ -320,7 +292,7 @@ async def check_submission(
     """
     permit(actor, checking.check_packed)
     body = await submission_of(request, request.app.state.settings)
-    found = await run_in_threadpool(checking.check_packed, actor, space, body, matching, ask)
+    found = await run_in_threadpool(checking.check_packed, actor, space, body, matching)
     return found.to_json()
 
 

@@ -72,7 +72,6 @@ DEFAULTS = {
     "floor": "",
     "rows": "",
     "tries": "",
-    "also": "",
     "window": "",
     "submissions": "",
     "top_up": "",
@@ -156,7 +155,6 @@ class MeterDraft:
             "handover": bool(asked["handover"]),
             "clusters": bool(asked["clusters"]),
             "sessions": optional(asked, "sessions", int, "a whole number") or 1,
-            "also": tuple(each.strip() for each in asked["also"].split(";") if each.strip()),
         }
         if asked["asks"] not in ASKS:
             raise invalid("asks", asked["asks"], f"one of {', '.join(ASKS)}")
@@ -195,7 +193,6 @@ class MeterDraft:
             window=optional(asked, "window", int, "a whole number of batches"),
             submissions=optional(asked, "submissions", int, "a whole number") or 1,
             top_up=optional(asked, "top_up", int, "a whole number of answers"),
-            disagreement=self._disagreement if shared["also"] else None,
             **self._of_the_loss,
             **shared,
         )
@@ -218,10 +215,6 @@ class MeterDraft:
         found["tries"] = optional(asked, "tries", int, "a whole number") or 1
         return found
 
-    @property
-    def _disagreement(self) -> float | None:
-        return optional(self.fields, "disagreement", float, "a share of the rows")
-
     def _condition(self, shared: dict[str, Any]) -> MeterSpec:
         asked = self.fields
         ladder = asked["asks"] == _LADDER
@@ -231,7 +224,7 @@ class MeterDraft:
             question=_LADDER if ladder else asked["condition"],
             tolerance=tolerance,
             passes=optional(asked, "passes", int, "a whole number"),
-            disagreement=self._disagreement,
+            disagreement=optional(asked, "disagreement", float, "a share of the rows"),
             on_demand=bool(asked["on_demand"]),
             **shared,
         )

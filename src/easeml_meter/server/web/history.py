@@ -26,7 +26,6 @@ from easeml_meter.report.words import (
     loss_words,
     measured_words,
     page_words,
-    price_of,
     range_words,
     sure_words,
     true_loss_words,
@@ -257,11 +256,6 @@ class Session:
     def answers(self) -> int:
         """The answers given, and those that are promised."""
         return len(self.view.signals) + self.view.steps_left
-
-    @property
-    def prices(self) -> list[tuple[str, str]]:
-        """Each question that may be asked, with its price in words; empty: there is only one."""
-        return [(each.question, price_of(each)) for each in self.view.prices]
 
     @property
     def labels_per_answer(self) -> str:

@@ -13,7 +13,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.errors import NotFound
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
-from easeml_meter.server.api.submissions import Ask, MatchingHere, Model
+from easeml_meter.server.api.submissions import MatchingHere, Model
 from easeml_meter.server.parameters import FileName, Id, Tenant
 from easeml_meter.server.web.history import ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
@@ -42,7 +42,6 @@ async def submit(  # noqa: PLR0917
     matching: MatchingHere,
     titles: TitlesHere,
     tenant: Tenant = None,
-    ask: Ask = "",
 ) -> Response:
     """Accept a submission, as the tar that the API takes; answer with a part of the page."""
     # Before the body is read, which may be large.
@@ -51,7 +50,7 @@ async def submit(  # noqa: PLR0917
 
     def accepted() -> Response:
         space = visit.site.space(meter)
-        found = queue.accept(actor, space, model, body, matching=matching, ask=ask, titles=titles)
+        found = queue.accept(actor, space, model, body, matching=matching, titles=titles)
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)
@@ -65,7 +64,6 @@ async def check(
     titles: TitlesHere,
     *,
     tenant: Tenant = None,
-    ask: Ask = "",
 ) -> Response:
     """Say how a submission is understood, without submitting it."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
@@ -73,7 +71,7 @@ async def check(
 
     def checked() -> Response:
         space = visit.site.space(meter)
-        found = checking.check_packed(actor, space, body, matching, ask, titles=titles)
+        found = checking.check_packed(actor, space, body, matching, titles=titles)
         spec = MeterPage.open(visit, meter, tenant).state.spec
         return visit.render("checked.html", lines=checked_lines(found, spec), checked=found)
 

@@ -7,7 +7,6 @@ sender says so, the same name.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 from collections.abc import Callable, Sequence
@@ -91,8 +90,6 @@ class Submission:
     """Whether its sender may say how good a model is, where the loss is made of scores."""
     once: bool = False
     """Whether the answer to an earlier model of the same name is good enough."""
-    ask: str = ""
-    """Which of the meter's questions it is asked; empty: the usual one."""
     keyed: Keyed[Signal] | None = None
     """The key that it came with, if any."""
 
@@ -101,7 +98,7 @@ class Submission:
 
 
 def submission_of(
-    actor: Actor, submitted: Submitted, model: str, *, once: bool = False, ask: str = ""
+    actor: Actor, submitted: Submitted, model: str, *, once: bool = False
 ) -> Submission:
     """Return what an actor, whose permission to submit was checked, submits for its tenant."""
     return Submission(
@@ -114,7 +111,6 @@ def submission_of(
         sees_inputs=actor.may(Permission.SEE_TEST_INPUTS),
         reports_scores=actor.may(Permission.REPORT_SCORES),
         once=once,
-        ask=ask,
     )
 
 
@@ -127,13 +123,12 @@ def answer(
     conditions: Conditions = USUAL,
     *,
     once: bool = False,
-    ask: str = "",
 ) -> Signal:
     """Answer what the actor submits under a model's name, for the actor's tenant.
 
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
     identical submission gets the answer it got before, free of charge; `once`: one of the same
-    name, too, and its files are not looked at. `ask` says which of the meter's questions it is.
+    name, too, and its files are not looked at.
 
     Raises:
         Denied: the loss is made of scores, and the actor may not report any.
@@ -142,7 +137,7 @@ def answer(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submission = submission_of(actor, submitted, model, once=once, ask=ask)
+    submission = submission_of(actor, submitted, model, once=once)
     (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome
@@ -159,7 +154,7 @@ def answered_already(actor: Actor, space: Workspace, submission: Submission) -> 
 
     Raises:
         Denied: the submission is of a tenant that the actor does not act for.
-        InvalidInput: there is no such tenant, or the meter does not ask that.
+        InvalidInput: there is no such tenant.
         WrongPhase: there is no test set or no validation set yet.
     """
     with space.reading() as books:
@@ -182,7 +177,7 @@ def answered_already(actor: Actor, space: Workspace, submission: Submission) -> 
 def answered_before(books: Books, space: Workspace, submission: Submission) -> bool:
     """Whether the same bytes were answered before, so that they use no answer."""
     state = space.state(books)
-    draft = draft_of(state.spec, submission, *in_use(state, USUAL))
+    draft = draft_of(submission, *in_use(state, USUAL))
     draft = _known_by(space, state.spec, draft, _same_bytes(submission))
     return Known.read(books, state.current, [draft]).same(draft) is not None
 
@@ -337,7 +332,7 @@ def _known_by(space: Workspace, spec: MeterSpec, draft: Draft, digest: str | Non
     """Return a draft with the digest of its bytes, if they can be read."""
     if digest is None:
         return draft
-    name = _name(space, spec, draft.entry.asked, digest)
+    name = _name(space, spec, digest)
     return replace(draft, entry=replace(draft.entry, submission=name), same_bytes=name)
 
 
@@ -348,17 +343,15 @@ def _drafted(
     test_set: TestSet,
     validation: ValidationSet,
 ) -> Draft:
-    """Return a draft if it is of a team that the actor acts for, and asks what the meter asks."""
-    draft = draft_of(state.spec, submission, test_set, validation)
+    """Return a draft if it is of a team that the actor acts for."""
+    draft = draft_of(submission, test_set, validation)
     tenant = state.tenant(draft.entry.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"team {tenant}: not yours")
     return draft
 
 
-def draft_of(
-    spec: MeterSpec, submission: Submission, test_set: TestSet, validation: ValidationSet
-) -> Draft:
+def draft_of(submission: Submission, test_set: TestSet, validation: ValidationSet) -> Draft:
     """Return the draft of a submission, which nothing is known by until it is read or opened."""
     entry = Entry(
         meter=test_set.meter,
@@ -376,7 +369,6 @@ def draft_of(
         told_at="",
         user=submission.user,
         token=submission.token,
-        asked=spec.number_asked(submission.ask),
     )
     return Draft(entry, once=submission.once, pace=submission.pace)
 
@@ -387,20 +379,16 @@ def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
     sees_inputs = inputs_told(measured.spec, by_role=submission.sees_inputs)
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
-    name = _name(measured.space, measured.spec, draft.entry.asked, attempt.identity)
+    name = _name(measured.space, measured.spec, attempt.identity)
     return Opened(attempt, replace(draft, entry=replace(draft.entry, submission=name)))
 
 
-def _name(space: Workspace, spec: MeterSpec, asked: int, digest: str) -> str:
+def _name(space: Workspace, spec: MeterSpec, digest: str) -> str:
     """Return what a submission of this digest is called in the books and the audit chain.
-
-    The same files with another question are another submission, with an answer of its own.
 
     Scores are made of labels, and developers read the chain: of a few hundred scores, mostly right,
     the plain digest would give away which are wrong to whoever tries the likely ones.
     """
-    if asked:
-        digest = hashlib.sha256(f"{digest} {spec.questions[asked]}".encode()).hexdigest()
     if not spec.takes_scores:
         return digest
     key = fingerprint_key(space.identity)
@@ -424,11 +412,11 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
         measured.space.check_room(len(content) + room_of_curve(measured.spec, measured.validation))
     entry = draft.entry
-    old = decisions.olds.get((entry.tenant, entry.asked))
+    old = decisions.olds.get(entry.tenant)
     kept = Kept.of(entry, attempt.suffix, content) if content else None
     if on_demand and old is not None:
         return _on_demand(replace(draft, kept=kept, old=old.step), attempt, measured, old)
-    losses = _losses(measured.spec.each[entry.asked], attempt, measured, old)
+    losses = _losses(attempt, measured, old)
     loss = "" if losses.validation is None else str(losses.validation)
     entry = replace(entry, validation_loss=loss)
     # Drawn now, because the test set is open now; it leaves with the answer, once that is entered.
@@ -443,12 +431,12 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     )
 
 
-def _losses(spec: MeterSpec, attempt: Attempt, measured: Measured, old: Entry | None) -> Losses:
+def _losses(attempt: Attempt, measured: Measured, old: Entry | None) -> Losses:
     """Measure a submission, beside the old model if the question compares the two.
 
     The first one, which others will be compared with, is not measured on the hidden rows.
     """
-    if not spec.compares:
+    if not measured.spec.compares:
         return attempt.measure(measured)
     if old is None:
         return Losses(attempt.validation_loss(measured), None)
@@ -602,6 +590,4 @@ def _disclosed(entry: Entry) -> dict[str, object]:
         details["first_edge"] = entry.first_edge
     if entry.old:
         details["old"] = entry.old
-    if entry.asked:
-        details["asked"] = entry.asked
     return details | {"user": entry.user} if entry.user else details

@@ -41,8 +41,6 @@ def check(
     space: Workspace,
     submitted: Submitted,
     conditions: Conditions = USUAL,
-    *,
-    ask: str = "",
 ) -> CheckedSubmission:
     """Return how a submission is understood; a model is run on the validation set.
 
@@ -51,7 +49,7 @@ def check(
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    state, submission = space.read_state(), submission_of(actor, submitted, "check", ask=ask)
+    state, submission = space.read_state(), submission_of(actor, submitted, "check")
     test_set, validation = in_use(state, conditions)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
         opened = open_submission(actor, state, submission, measured)
@@ -77,7 +75,6 @@ def check_packed(
     space: Workspace,
     body: bytes,
     matching: RowMatching,
-    ask: str = "",
     *,
     titles: Mapping[str, str] = NO_TITLES,
 ) -> CheckedSubmission:
@@ -93,10 +90,10 @@ def check_packed(
     """
     submitted = unpack(body, matching, space.limits, titles)
     if not submitted.queued:
-        return check(actor, space, submitted, ask=ask)
-    state, submission = space.read_state(), submission_of(actor, submitted, "check", ask=ask)
+        return check(actor, space, submitted)
+    state, submission = space.read_state(), submission_of(actor, submitted, "check")
     check_models(state.spec, onnx=submitted.kind == "onnx")
-    draft = draft_of(state.spec, submission, *in_use(state, USUAL))
+    draft = draft_of(submission, *in_use(state, USUAL))
     return _cost(space, state, submission, draft)
 
 
@@ -118,7 +115,6 @@ def _cost(
         decisions.check_budget(draft.entry)
         decisions.check_pace(draft)
     account, ledger = decisions.histories.account(tenant), decisions.histories.ledger
-    asked = draft.entry.asked
     return CheckedSubmission(
         kind=submission.submitted.kind,
         tenant=tenant,
@@ -126,9 +122,7 @@ def _cost(
         answer=account.steps + 1,
         answers=account.steps + ledger.steps_left(account),
         repeated=repeated,
-        baseline=not repeated and ledger.asking(asked).answers(account.state) == (BASELINE,),
-        question=state.spec.questions[asked] if state.spec.also else "",
-        prices=ledger.prices(account),
+        baseline=not repeated and ledger.rules.answers(account.state) == (BASELINE,),
     )
 
 

@@ -26,8 +26,8 @@ from easeml_meter.service.submissions.pacing import Paces
 from easeml_meter.service.submissions.promoting import old_model
 from easeml_meter.storage.books import Books
 
-Identity = tuple[int, str, str, int]
-"""Tenant, digest or name of the submission, digest of the validation set, question."""
+Identity = tuple[int, str, str]
+"""Tenant, digest or name of the submission, digest of the validation set."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ class Decisions:
     """Tenants whose next answer on the newest validation set follows a reset of the maximum."""
     held: frozenset[int] = frozenset()
     """Tenants with a model that runs on hidden rows: an answer must be left for it."""
-    olds: dict[tuple[int, int], Entry] = field(default_factory=dict)
-    """By tenant and question, the model that the next one is compared with, if it compares."""
+    olds: dict[int, Entry] = field(default_factory=dict)
+    """By tenant, the model that the next one is compared with, if the meter compares."""
 
     @classmethod
     def read(
@@ -152,13 +152,13 @@ class Decisions:
         # A reset makes further answers more expensive, so it comes before asking for the budget.
         if self._follows_reset(entry):
             account = ledger.reset(account)
-        if not ledger.may_submit(account, entry.asked):
-            raise self.spent(entry.asked)
+        if not ledger.may_submit(account):
+            raise self.spent()
         if not reached:
             self._leave_held(entry.tenant, account)
         return account
 
-    def check_reach(self, tenant: int, asked: int, *, reached: bool) -> None:
+    def check_reach(self, tenant: int, *, reached: bool) -> None:
         """Refuse a model that is about to run on hidden rows unless there is an answer for it.
 
         `reached`: one was set aside for it, as it ran on them before.
@@ -168,8 +168,8 @@ class Decisions:
             MeterError: the last one is set aside for another model that runs on hidden rows.
         """
         account = self.histories.account(tenant)
-        if not self.histories.ledger.may_submit(account, asked):
-            raise self.spent(asked)
+        if not self.histories.ledger.may_submit(account):
+            raise self.spent()
         if not reached:
             self._leave_held(tenant, account)
 
@@ -213,14 +213,18 @@ class Decisions:
         over = phase is Phase.RELEASED or (phase is Phase.ACTIVE and self.histories.retired)
         if losses is None or over:
             raise self.spent()
-        account, asked = self.check_budget(entry, reached=losses.of_model), entry.asked
+        account = self.check_budget(entry, reached=losses.of_model)
         self.check_pace(draft)
-        compares = self.state.spec.each[asked].compares
-        if compares and account.state.based and losses.test is None and not draft.old:
+        if (
+            self.state.spec.compares
+            and account.state.based
+            and losses.test is None
+            and not draft.old
+        ):
             # No label was touched for a model that others were to be compared with.
             raise MeterError("another model came first, to compare this one with: submit it again")
         ledger = self.histories.ledger
-        rules = ledger.asking(asked)
+        rules = ledger.rules
         answer = rules.unread(account.state, NO_READING)
         if losses.validation is not None and too_few(ledger, losses.test):
             answer = rules.unread(account.state, TOO_FEW)
@@ -263,25 +267,15 @@ class Decisions:
         newest = validation_in_force(self.state).number
         return entry.tenant in self.resets_due and entry.validation_number == newest
 
-    def spent(self, asked: int = 0) -> Spent:
+    def spent(self) -> Spent:
         """Return the refusal of a submission for which no answer is left."""
         if self.state.spec.window is not None:
             return Spent(
                 f"window {self.test_set.number} has given its answers: the next one begins with a "
                 f"batch of {self.state.plan.labels:,} labels"
             )
-        spec, ledger = self.state.spec, self.histories.ledger
-        if spec.also and self.test_set.phase is Phase.ACTIVE and not self.histories.all_spent:
-            # What is left, and for what, follows from the questions asked so far alone.
-            account = next(iter(self.histories.folded.values())).account
-            numbers = range(len(spec.questions))
-            others = [spec.questions[n] for n in numbers if ledger.may_submit(account, n)]
-            return Spent(
-                f"too little is left of test set {self.test_set.number} for "
-                f'"{spec.questions[asked]}": ask {" or ".join(others)}, or wait for a fresh one'
-            )
         if self.state.last_sharing(self.test_set) > self.test_set.number:
-            more = labels_needed(spec, 2, self.test_set.rows or 0)
+            more = labels_needed(self.state.spec, 2, self.test_set.rows or 0)
             return Spent(
                 f"test set {self.test_set.number} has given its answers: {more:,} labels more are "
                 "needed to top it up"
@@ -305,7 +299,7 @@ def validation_in_force(state: MeterState) -> ValidationSet:
 
 
 def _identity(entry: Entry, by: str) -> Identity:
-    return entry.tenant, by, entry.validation_set, entry.asked
+    return entry.tenant, by, entry.validation_set
 
 
 def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> bool:
@@ -325,14 +319,11 @@ def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) 
 
 def _olds(
     books: Books, state: MeterState, test_set: TestSet, tenants: set[int]
-) -> dict[tuple[int, int], Entry]:
-    found = {
-        (tenant, asked): old_model(books, state, test_set, tenant, asked)
-        for asked, spec in enumerate(state.spec.each)
-        if spec.compares
-        for tenant in tenants
-    }
-    return {key: entry for key, entry in found.items() if entry is not None}
+) -> dict[int, Entry]:
+    if not state.spec.compares:
+        return {}
+    found = {tenant: old_model(books, state, test_set, tenant) for tenant in tenants}
+    return {tenant: entry for tenant, entry in found.items() if entry is not None}
 
 
 def tenants_held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:

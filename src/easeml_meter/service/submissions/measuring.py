@@ -237,7 +237,7 @@ class Measured(Closing):
 
     def first_edge(self, entry: Entry) -> Fraction | None:
         """Draw where the bands of an answer begin; None if the edges of this meter are fixed."""
-        apart = self.spec.each[entry.asked].drawn
+        apart = self.spec.drawn
         return None if apart is None else self.sealed.draws.first_edge(entry, apart)
 
     @property

@@ -24,14 +24,12 @@ MOST_FOR_EACH = 10
 of them."""
 
 
-def old_model(
-    books: Books, state: MeterState, test_set: TestSet, tenant: int, asked: int = 0
-) -> Entry | None:
+def old_model(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> Entry | None:
     """Return the submission that a tenant's next one is compared with; None: there is none yet."""
     place = (test_set.meter, test_set.number, tenant)
     step = 1
-    if state.spec.each[asked].ladder:
-        step = books.entries.last(*place, _PASSED, asked) or 1
+    if state.spec.ladder:
+        step = books.entries.last(*place, _PASSED) or 1
     else:
         own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
         step = own[-1].step if own else 1
@@ -51,16 +49,15 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
     """
     with space.writing() as books:
         state = space.state(books)
-        comparing = [each.ladder for each in state.spec.each if each.compares]
-        if not comparing:
+        if not state.spec.compares:
             raise invalid("promote", model, "this meter compares no models: ask for n - o")
-        if all(comparing):
+        if state.spec.ladder:
             raise invalid("promote", model, "a ladder goes on from the last model that passed")
         test_set, tenant = state.active(), state.tenant(actor.acting_for)
         histories, unjournaled = reconcile(space, books, state, test_set)
         known = books.entries.of_models(test_set.meter, test_set.number, [tenant], [model])
         # Where nothing can pass, n - o is only read, and its reader decides.
-        judged = any(each.condition is not None for each in state.spec.each if each.compares)
+        judged = state.spec.condition is not None
         found = [each for each in known if each.answer == _PASSED or not judged]
         if not found:
             needed = "a model that has passed" if judged else "a model that was answered"

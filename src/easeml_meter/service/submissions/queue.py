@@ -21,7 +21,6 @@ from easeml_meter.core.history import shown_step
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import (
-    ASKED,
     TOKEN,
     TURN,
     WAITS,
@@ -93,8 +92,6 @@ class Incoming:
     once: bool = False
     keyed: Keyed[Accepted] | None = None
     """The key that it came with, if any."""
-    ask: str = ""
-    """Which of the meter's questions it is asked; empty: the usual one."""
     titles: Mapping[str, str] = field(default_factory=lambda: NO_TITLES)
     """What its sender calls the files."""
 
@@ -119,13 +116,12 @@ def accept(
     *,
     matching: RowMatching = BY_IDS,
     once: bool = False,
-    ask: str = "",
     titles: Mapping[str, str] = NO_TITLES,
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    `once`: if a model of that name was answered before, that is the answer. `ask`: which of the
-    meter's questions it is asked. `titles`: what its sender calls the files.
+    `once`: if a model of that name was answered before, that is the answer. `titles`: what its
+    sender calls the files.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -137,7 +133,7 @@ def accept(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(actor, space, model, body, matching, once, ask=ask, titles=titles)
+    incoming = Incoming(actor, space, model, body, matching, once, titles=titles)
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
@@ -171,8 +167,7 @@ def _received(incoming: Incoming) -> Submission | Taken:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor, keyed = incoming.actor.granted(Permission.SUBMIT), incoming.keyed
     submitted = unpack(incoming.body, incoming.matching, incoming.space.limits, incoming.titles)
-    once, ask = incoming.once, incoming.ask
-    given = submission_of(actor, submitted, incoming.model, once=once, ask=ask)
+    given = submission_of(actor, submitted, incoming.model, once=incoming.once)
     if isinstance(submitted, PredictionFiles):
         if keyed is None:
             return given
@@ -208,11 +203,9 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
         state = space.state(books)
     state.active()
     check_models(state.spec, onnx=submitted.kind == "onnx")
-    state.spec.number_asked(given.ask)  # refuses what the meter does not ask
     noted = {
         "once": "true" if given.once else "",
         TOKEN: given.token,
-        ASKED: given.ask,
     }
     content = submitted.content()
     space.check_room(len(content))
@@ -314,8 +307,8 @@ def work(actor: Actor, site: Site, identifier: str, usual: Conditions = USUAL) -
             reach=lambda on: _reach(on, identifier),
         )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user, token=ticket.token)
-        once, ask = "once" in ticket.options, ticket.options.get(ASKED, "")
-        signal = answer(sender, space, submitted, ticket.model, conditions, once=once, ask=ask)
+        once = "once" in ticket.options
+        signal = answer(sender, space, submitted, ticket.model, conditions, once=once)
     except Exception as error:
         if not _refused(space, ticket, error):
             _put_back(site, identifier)
@@ -380,10 +373,9 @@ def _reach(on: Measured, identifier: str) -> None:
             raise MeterError("another worker has ended the submission: nothing is left to do")
         state = on.space.state(books)
         decisions = Decisions.read(books, state, on.generation, [], on.space.clock)
-        asked = state.spec.number_asked(ticket.options.get(ASKED, "") if ticket else "")
         if ticket is None:
-            raise decisions.spent(asked)
-        decisions.check_reach(ticket.tenant, asked, reached=ticket.reached is not None)
+            raise decisions.spent()
+        decisions.check_reach(ticket.tenant, reached=ticket.reached is not None)
         reaching = ticket.reaching(on.generation.number, on.validation.number)
         books.submissions.change(replace(reaching, changed_at=on.space.now()))
 

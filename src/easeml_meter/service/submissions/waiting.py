@@ -261,7 +261,7 @@ def compared_on_demand(
         state = space.state(books)
         entry = draft.entry
         # Compared without the lock: another order, or another old model, changes what is asked for.
-        same = old_model(books, state, test_set, entry.tenant, entry.asked)
+        same = old_model(books, state, test_set, entry.tenant)
         if (
             state.active().number != test_set.number
             or orders_of(books, test_set) != before

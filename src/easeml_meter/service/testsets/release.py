@@ -274,9 +274,9 @@ def _records(
             "step": entry.step,
             "model": entry.model,
             "answer": entry.answer,
-            "question": spec.each[entry.asked].question,
+            "question": spec.question,
             "gap": _told(spec, entry).range_of(answer_named(entry.answer)),
-            "tolerance": rules_of(spec.each[entry.asked]).tolerance(answer_named(entry.answer)),
+            "tolerance": rules_of(spec).tolerance(answer_named(entry.answer)),
             "truth": truth and asdict(truth),
         }
         for entry, truth in zip(entries, truths, strict=True)
@@ -285,9 +285,7 @@ def _records(
 
 def _told(spec: MeterSpec, entry: Entry) -> Rules:
     """Return the rule that an answer followed, with the edges that it was told with."""
-    rules = rules_of(spec.each[entry.asked]).drawing(
-        Fraction(entry.first_edge) if entry.first_edge else None
-    )
+    rules = rules_of(spec).drawing(Fraction(entry.first_edge) if entry.first_edge else None)
     return rules.merging(Fraction(entry.validation_loss)) if entry.validation_loss else rules
 
 

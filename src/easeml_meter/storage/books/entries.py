@@ -70,13 +70,10 @@ class Entries(Repository):
         which = {"meter": meter, "generation": generation, "tenant": tenant, "step": step}
         return next(iter(self._values(schema.entries, Entry, "step", **which)), None)
 
-    def last(
-        self, meter: str, generation: int, tenant: int, answer: str, asked: int = 0
-    ) -> int | None:
-        """Return the last step that got an answer to a question; None: no step did."""
-        which = {"meter": meter, "generation": generation, "tenant": tenant}
-        given = {"answer": answer, "asked": asked}
-        return self._connection.execute(_last(), which | given).scalar()
+    def last(self, meter: str, generation: int, tenant: int, answer: str) -> int | None:
+        """Return the last step that got an answer; None: no step did."""
+        which = {"meter": meter, "generation": generation, "tenant": tenant, "answer": answer}
+        return self._connection.execute(_last(), which).scalar()
 
     def told_to(self, meter: str, tokens: Collection[str], since: str) -> list[tuple[str, str]]:
         """Return the tokens and times of a meter's answers after a moment, the oldest first."""
@@ -107,7 +104,7 @@ def _of_models() -> sa.Select[Any]:
 
 @cache
 def _last() -> sa.Select[Any]:
-    names = ("meter", "generation", "tenant", "answer", "asked")
+    names = ("meter", "generation", "tenant", "answer")
     return _select(*names).with_only_columns(sa.func.max(schema.entries.c.step))
 
 

@@ -64,7 +64,6 @@ def upgrade() -> None:
         sa.Column("first_edge", sa.String(32), nullable=False),
         sa.Column("old", sa.Integer, nullable=False),
         sa.Column("token", sa.String(32), nullable=False),
-        sa.Column("asked", sa.Integer, nullable=False),
         sa.ForeignKeyConstraint(
             ["meter", "generation"], ["generations.meter", "generations.number"]
         ),
