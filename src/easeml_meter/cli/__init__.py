@@ -17,8 +17,7 @@ from easeml_meter.version import __version__
 _COMMANDS = {
     "demo": ("easeml_meter.cli.demo", "A story of overfitting, told in seconds."),
     "plan": ("easeml_meter.cli.plan", "How many labels the hidden test set needs."),
-    "why": ("easeml_meter.cli.why", "Why it needs so many labels, and what would halve them."),
-    "compare": ("easeml_meter.cli.plan", "All meters side by side, with a chart."),
+    "compare": ("easeml_meter.cli.compare", "All meters side by side; why one needs its labels."),
     "init": ("easeml_meter.cli.meters", "Make a meter in a folder, or on a server."),
     "key": ("easeml_meter.cli.keys", "Keys for sealed test sets: make one, or change a meter's."),
     "seal": ("easeml_meter.cli.testsets", "Seal labelled rows as a test set (labelers)."),

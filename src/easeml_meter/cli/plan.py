@@ -1,16 +1,14 @@
-"""`meter plan` and `meter compare`."""
+"""`meter plan`: how many labels a promise needs."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import chart_option, save_chart
 from easeml_meter.cli.presets import check_alone, preset_option
 from easeml_meter.cli.questions import (
     delta_of,
@@ -20,10 +18,9 @@ from easeml_meter.cli.questions import (
     question_options,
 )
 from easeml_meter.errors import invalid
-from easeml_meter.spec import METERS, Bound, Count, MeterSpec, Protocol
+from easeml_meter.spec import Bound, Count, MeterSpec, Protocol
 
 if TYPE_CHECKING:
-    from easeml_meter.core.questions.comparison import Form, MeterPrices, Setting
     from easeml_meter.core.questions.planning import Plan
 
 
@@ -183,8 +180,8 @@ def _tell(plan: Plan, answer: str, wanted: Plan | None = None, *, as_json: bool)
     from easeml_meter.core.questions.reasons import why_unexplained
 
     if why_unexplained(plan.meter) is None:
-        click.echo("\nNext: meter init makes a meter; meter why, with the same options, says what")
-        click.echo("would need fewer labels.")
+        click.echo("\nNext: meter init makes a meter; meter compare --why, with the same options,")
+        click.echo("says what would need fewer labels.")
     else:
         click.echo("\nNext: meter init makes a meter.")
 
@@ -313,143 +310,3 @@ def show_plan(plan: Plan, answer: str = "size") -> None:
 
 
 _ANSWERED = {"steps": "steps supported", "tolerance": "tolerance reached"}
-
-
-@click.command()
-@click.option("--steps", type=int, required=True, help="Number of promised answers, T.")
-@click.option("--signals", type=int, help="Number of equally wide bands, m.")
-@click.option("--edges", help="Inner edges of the bands. Default: as meter plan.")
-@click.option("--tolerance", required=True, help="One number (k times it for band k), or a list.")
-@click.option("--delta", type=float, default=0.01, help="Probability that the promise may fail.")
-@click.option("--ceiling", type=float, default=0.1, help="Ceiling of that column. Default: 0.1.")
-@click.option("--price", type=float, help="Price of one label, to show what they cost.")
-@chart_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def compare(steps: int, price: float | None, chart: Path | None, **options: Any) -> None:
-    """Compare one meter's forms, and all meters: what each needs, and what it asks of you.
-
-    Uniform meters use a single tolerance for all bands. Nonuniform ones use 1, 2, .. m times it,
-    band by band, as in the paper's evaluation.
-    """
-    from easeml_meter.core.questions import comparison
-    from easeml_meter.report.labels import labels_svg
-
-    if price is not None and not (math.isfinite(price) and price >= 0):
-        raise invalid("price", price, "an amount of money, 0 or more")
-    given = numbers("tolerance", options["tolerance"])
-    spec = MeterSpec.uniform(
-        signals=options["signals"],
-        tolerance=given[0] if len(given) == 1 else given,
-        edges=None if options["edges"] is None else numbers("edges", options["edges"]),
-        steps=steps,
-        delta=options["delta"],
-    )
-    if len(given) == 1:
-        given = [given[0] * (k + 1) for k in range(spec.signals)]
-    setting = comparison.Setting(
-        signals=spec.signals,
-        tolerances=tuple(given),
-        delta=spec.delta,
-        ceiling=options["ceiling"],
-        edges=spec.edges,
-    )
-    forms = comparison.compare_forms(
-        spec.with_tolerances(given[:1] * spec.signals), setting.ceiling
-    )
-    rows = comparison.compare(setting, steps)
-    if chart is not None:
-        grid = sorted({max(1, round(steps * 10 ** (i / 12))) for i in range(-12, 13)})
-        drawn = labels_svg(grid, comparison.labels_by_steps(setting, grid), steps)
-        save_chart(chart, "Labels against answers", drawn)
-    if options["as_json"]:
-        data = {
-            "forms": [_form_dict(form, price) for form in forms],
-            "recommended": forms.recommended.name,
-            "meters": [_comparison_dict(row, price) for row in rows],
-        }
-        click.echo(json.dumps(data, indent=2))
-    else:
-        _show_forms(forms, setting, price)
-        _show_comparison(rows, setting, price)
-        if chart is not None:
-            click.echo(f"chart written to {chart}")
-
-
-def _form_dict(form: Form, price: float | None) -> dict[str, Any]:
-    cost = {} if price is None else {"cost": form.plan.labels * price}
-    return {**form.to_dict(), **cost}
-
-
-def _show_forms(forms: tuple[Form, ...], setting: Setting, price: float | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from easeml_meter.core.questions.comparison import recommended
-
-    console = Console(highlight=False)
-    plan = forms[0].plan
-    console.print(
-        f"{plan.spec.steps:,} steps, tolerance {setting.tolerances[0]:g}, delta {setting.delta:g}, "
-        f"bands: {plan.question.facts['bands']}\n",
-        soft_wrap=True,
-    )
-    best = recommended(forms)
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
-    table.add_column("one meter, its forms", no_wrap=True)
-    for heading in ["labels", *(["cost"] if price is not None else [])]:
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("what it asks of you")
-    for form in forms:
-        cost = [] if price is None else [f"{form.plan.labels * price:,.2f}"]
-        style = "bold green" if form is best else None
-        table.add_row(form.name, f"{form.plan.labels:,}", *cost, form.asks, style=style)
-    console.print(table)
-    console.print(f"\nRecommended: {best.name}, {best.plan.labels:,} labels\n")
-
-
-def _comparison_dict(row: MeterPrices, price: float | None) -> dict[str, Any]:
-    plans = {
-        "published": row.published,
-        "consistent": row.consistent,
-        "with_ceiling": row.with_ceiling,
-    }
-    data: dict[str, Any] = {"meter": row.name, "rests_on_people": row.rests_on_people}
-    for form, plan in plans.items():
-        data[form] = None if plan is None else plan.to_dict()
-        if plan is not None and price is not None:
-            data[form]["cost"] = plan.labels * price
-    return data
-
-
-def _show_comparison(rows: tuple[MeterPrices, ...], setting: Setting, price: float | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    baseline = next(row for row in rows if row.consistent.spec.protocol is Protocol.RESAMPLING)
-    reference = baseline.published or baseline.consistent
-    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
-    table.add_column("labels needed", no_wrap=True)
-    ceiling = f"ceiling {setting.ceiling:g}"
-    headings = ["published", "consistent", ceiling, "saving"]
-    for heading in headings + (["cost"] if price is not None else []):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        cells = [
-            f"{plan.labels:,}" if plan is not None else "-"
-            for plan in (row.published, row.consistent, row.with_ceiling)
-        ]
-        cells.append(f"{reference.labels / row.consistent.labels:.1f}x")
-        if price is not None:
-            cells.append(f"{row.consistent.labels * price:,.2f}")
-        real = row.consistent.spec.protocol in METERS
-        name = row.name + (" *" if row.rests_on_people else "")
-        table.add_row(name, *cells, style=None if real else "dim")
-    console.print(table)
-    console.print("published: the paper's counting and Hoeffding's bound")
-    console.print("consistent: consistent models and the exact binomial tail; the same promise")
-    console.print(f'{ceiling}: larger test losses are only answered "above the ceiling"')
-    console.print(
-        "saving: published resampling / consistent" + (", cost: of consistent" if price else "")
-    )
-    console.print('* only if people behave as assumed: see "This rests on" in meter plan')

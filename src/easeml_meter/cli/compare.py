@@ -1,0 +1,240 @@
+"""`meter compare`: all meters side by side; and where the labels of one go."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.cli.common import PATH, chart_option, echo_json, json_option, save_chart
+from easeml_meter.cli.plan import spec_from
+from easeml_meter.cli.questions import numbers
+from easeml_meter.errors import invalid
+from easeml_meter.spec import METERS, MeterSpec, Protocol
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.comparison import Form, MeterPrices, Setting
+    from easeml_meter.core.questions.reasons import Reasons
+
+_TOML = Path("meter.toml")
+
+
+@click.command()
+@click.option("--steps", type=int, help="Number of promised answers, T.")
+@click.option("--signals", type=int, help="Number of equally wide bands, m.")
+@click.option("--edges", help="Inner edges of the bands. Default: as meter plan.")
+@click.option("--tolerance", help="One number (k times it for band k), or a list.")
+@click.option("--delta", type=float, help="Probability that the promise may fail. Default: 0.01.")
+@click.option("--ceiling", type=float, help="Ceiling of that column. Default: 0.1.")
+@click.option("--price", type=float, help="Price of one label, to show what they cost.")
+@chart_option
+@click.option(
+    "--why", is_flag=True, help="Where the labels of one meter go, and what would spare some."
+)
+@click.option(
+    "--spec",
+    "path",
+    type=PATH,
+    help="With --why: a meter.toml. Default: the one in this folder, if neither steps nor "
+    "tolerance are given.",
+)
+@json_option
+def compare(*, why: bool, path: Path | None, as_json: bool, **options: Any) -> None:
+    """Compare one meter's forms, and all meters: what each needs, and what it asks of you.
+
+    Uniform meters use a single tolerance for all bands. Nonuniform ones use 1, 2, .. m times it,
+    band by band, as in the paper's evaluation.
+
+    \b
+    Examples:
+      meter compare --steps 20 --tolerance 0.05
+      meter compare --why --steps 10 --tolerance 0.01
+      meter compare --why --spec meter.toml
+    """
+    if why:
+        _explain(path, options, as_json=as_json)
+        return
+    if path is not None:
+        raise invalid("spec", str(path), "only with --why")
+    for name in ("steps", "tolerance"):
+        if options[name] is None:
+            raise invalid(name, None, f"give --{name}, or --why for the meter of a meter.toml")
+    _compare(options, as_json=as_json)
+
+
+def _explain(path: Path | None, options: dict[str, Any], *, as_json: bool) -> None:
+    from easeml_meter.core.questions.reasons import reasons
+
+    for name in ("signals", "ceiling", "price", "chart"):
+        if (value := options.pop(name)) is not None:
+            raise invalid(name, value, "not with --why")
+    given = options["steps"] is not None or options["tolerance"] is not None
+    if path is None and not given and _TOML.is_file():
+        path = _TOML
+    found = reasons(spec_from(path, None, options))
+    if as_json:
+        echo_json(found.to_dict())
+    else:
+        _show_reasons(found)
+
+
+def _compare(options: dict[str, Any], *, as_json: bool) -> None:
+    from easeml_meter.core.questions import comparison
+    from easeml_meter.report.labels import labels_svg
+
+    steps, price, chart = options["steps"], options["price"], options["chart"]
+    if price is not None and not (math.isfinite(price) and price >= 0):
+        raise invalid("price", price, "an amount of money, 0 or more")
+    given = numbers("tolerance", options["tolerance"])
+    spec = MeterSpec.uniform(
+        signals=options["signals"],
+        tolerance=given[0] if len(given) == 1 else given,
+        edges=None if options["edges"] is None else numbers("edges", options["edges"]),
+        steps=steps,
+        delta=0.01 if options["delta"] is None else options["delta"],
+    )
+    if len(given) == 1:
+        given = [given[0] * (k + 1) for k in range(spec.signals)]
+    setting = comparison.Setting(
+        signals=spec.signals,
+        tolerances=tuple(given),
+        delta=spec.delta,
+        ceiling=0.1 if options["ceiling"] is None else options["ceiling"],
+        edges=spec.edges,
+    )
+    forms = comparison.compare_forms(
+        spec.with_tolerances(given[:1] * spec.signals), setting.ceiling
+    )
+    rows = comparison.compare(setting, steps)
+    if chart is not None:
+        grid = sorted({max(1, round(steps * 10 ** (i / 12))) for i in range(-12, 13)})
+        drawn = labels_svg(grid, comparison.labels_by_steps(setting, grid), steps)
+        save_chart(chart, "Labels against answers", drawn)
+    if as_json:
+        data = {
+            "forms": [_form_dict(form, price) for form in forms],
+            "recommended": forms.recommended.name,
+            "meters": [_comparison_dict(row, price) for row in rows],
+        }
+        echo_json(data)
+    else:
+        _show_forms(forms, setting, price)
+        _show_comparison(rows, setting, price)
+        if chart is not None:
+            click.echo(f"chart written to {chart}")
+
+
+def _form_dict(form: Form, price: float | None) -> dict[str, Any]:
+    cost = {} if price is None else {"cost": form.plan.labels * price}
+    return {**form.to_dict(), **cost}
+
+
+def _show_forms(forms: tuple[Form, ...], setting: Setting, price: float | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from easeml_meter.core.questions.comparison import recommended
+
+    console = Console(highlight=False)
+    plan = forms[0].plan
+    console.print(
+        f"{plan.spec.steps:,} steps, tolerance {setting.tolerances[0]:g}, delta {setting.delta:g}, "
+        f"bands: {plan.question.facts['bands']}\n",
+        soft_wrap=True,
+    )
+    best = recommended(forms)
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
+    table.add_column("one meter, its forms", no_wrap=True)
+    for heading in ["labels", *(["cost"] if price is not None else [])]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("what it asks of you")
+    for form in forms:
+        cost = [] if price is None else [f"{form.plan.labels * price:,.2f}"]
+        style = "bold green" if form is best else None
+        table.add_row(form.name, f"{form.plan.labels:,}", *cost, form.asks, style=style)
+    console.print(table)
+    console.print(f"\nRecommended: {best.name}, {best.plan.labels:,} labels\n")
+
+
+def _comparison_dict(row: MeterPrices, price: float | None) -> dict[str, Any]:
+    plans = {
+        "published": row.published,
+        "consistent": row.consistent,
+        "with_ceiling": row.with_ceiling,
+    }
+    data: dict[str, Any] = {"meter": row.name, "rests_on_people": row.rests_on_people}
+    for form, plan in plans.items():
+        data[form] = None if plan is None else plan.to_dict()
+        if plan is not None and price is not None:
+            data[form]["cost"] = plan.labels * price
+    return data
+
+
+def _show_comparison(rows: tuple[MeterPrices, ...], setting: Setting, price: float | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    baseline = next(row for row in rows if row.consistent.spec.protocol is Protocol.RESAMPLING)
+    reference = baseline.published or baseline.consistent
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
+    table.add_column("labels needed", no_wrap=True)
+    ceiling = f"ceiling {setting.ceiling:g}"
+    headings = ["published", "consistent", ceiling, "saving"]
+    for heading in headings + (["cost"] if price is not None else []):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [
+            f"{plan.labels:,}" if plan is not None else "-"
+            for plan in (row.published, row.consistent, row.with_ceiling)
+        ]
+        cells.append(f"{reference.labels / row.consistent.labels:.1f}x")
+        if price is not None:
+            cells.append(f"{row.consistent.labels * price:,.2f}")
+        real = row.consistent.spec.protocol in METERS
+        name = row.name + (" *" if row.rests_on_people else "")
+        table.add_row(name, *cells, style=None if real else "dim")
+    console.print(table)
+    console.print("published: the paper's counting and Hoeffding's bound")
+    console.print("consistent: consistent models and the exact binomial tail; the same promise")
+    console.print(f'{ceiling}: larger test losses are only answered "above the ceiling"')
+    console.print(
+        "saving: published resampling / consistent" + (", cost: of consistent" if price else "")
+    )
+    console.print('* only if people behave as assumed: see "This rests on" in meter plan')
+
+
+def _show_reasons(found: Reasons) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    spec, console = found.plan.spec, Console(highlight=False)
+    steps = "1 answer" if spec.steps == 1 else f"{spec.steps:,} answers"
+    needed = f"[bold]{found.plan.labels:,} {spec.unit}[/bold] for {steps}. "
+    if not found.adaptivity:
+        console.print(
+            f"{needed}That is the price of tolerance, delta and steps: it would be the same if "
+            "nobody acted on an answer."
+        )
+    else:
+        console.print(
+            f"{needed}If nobody acted on an answer, {found.unadapted:,} would do: "
+            "that is the price of tolerance, delta and steps. "
+            f"The other {found.adaptivity:,} are needed because people do, which makes their next "
+            "model depend on the hidden labels."
+        )
+    if not found.knobs:
+        console.print("\nNo setting was found that would spare some.")
+        return
+    console.print("\nWhat would spare some:")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
+    for heading, side in (("change", "left"), ("labels", "right"), ("of now", "right")):
+        table.add_column(heading, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("what it costs")
+    for knob in found.knobs:
+        share = f"{knob.plan.labels / found.plan.labels:.0%}"
+        table.add_row(knob.change, f"{knob.plan.labels:,}", share, knob.costs)
+    console.print(table)
+    console.print("\nNext: [bold]meter compare[/bold] shows the forms of a meter side by side.")
