@@ -77,7 +77,6 @@ ELSEWHERE = {
     "server/test_idempotency.py": ("storage/books/idempotency",),
     "service/test_handovers.py": ("storage/books/handovers",),
     "service/notifications/test_delivery.py": ("storage/books/deliveries",),
-    "service/notifications/test_webhooks.py": ("storage/books/webhooks",),
     "service/submissions/test_queue.py": ("storage/books/submissions",),
     "service/submissions/test_answering.py": ("service/submissions/deciding",),
     "service/test_backup.py": ("service/restore", "storage/books/copies"),

@@ -27,7 +27,7 @@ def routes(client: Client) -> Iterator[tuple[str, str]]:
             .replace("{file}", "testset.parquet")
         )
         filled = filled.replace("{role}", "developer")
-        for name in ("user", "upload", "submission", "webhook", "token"):
+        for name in ("user", "upload", "submission", "token"):
             filled = filled.replace(f"{{{name}}}", NOBODY)
         for method in methods:
             if f"{method.upper()} {path.removeprefix('/api/v1')}" not in OPEN:

@@ -75,17 +75,15 @@ class Office(Workbench):
         return labels
 
 
-URL = "https://hooks.example/in"
-
 NOTHING = "0" * 32
 
 
 class Admins(Office):
-    """An office where what is refused must leave accounts, tokens and webhooks as they were."""
+    """An office where what is refused must leave accounts and tokens as they were."""
 
     def snapshot(self) -> dict[str, Any]:
         with self.site.served.site.reading() as books:
-            tables = (schema.users, schema.tokens, schema.webhooks, schema.audit)
+            tables = (schema.users, schema.tokens, schema.audit)
             return {each.name: books.select(each) for each in tables}
 
     def new_token(self, *options: object) -> Any:

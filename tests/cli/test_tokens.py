@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.office import NOTHING, PASSWORD, URL, Admins
+from tests.cli.office import NOTHING, PASSWORD, Admins
 from tests.cli.workbench import (
     Shown,
     Workbench,
@@ -291,9 +291,6 @@ def test_whose_tokens_are_revoked(office: Admins) -> None:
         "token new --name ci",
         "token list",
         f"token revoke {NOTHING}",
-        f"webhook add {URL}",
-        "webhook list",
-        f"webhook remove {NOTHING}",
         "user disable ann",
         "user enable ann",
     ],
@@ -308,7 +305,7 @@ def test_a_server_is_needed(command: str, office: Admins) -> None:
 def test_help_does_not_load_the_client() -> None:
     code = (
         "import sys; from easeml_meter.cli import meter\n"
-        "for group, verb in (('token', 'new'), ('webhook', 'add'), ('user', 'disable')):\n"
+        "for group, verb in (('token', 'new'), ('user', 'disable')):\n"
         "    meter.main([group, verb, '--help'], standalone_mode=False)\n"
         "assert not {'httpx', 'easeml_meter.client', 'sqlalchemy'} & set(sys.modules)"
     )

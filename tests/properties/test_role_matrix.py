@@ -90,9 +90,6 @@ METER: dict[str, Rule] = {
     "POST /handovers": Rule("D", json={"giver": 1, "receiver": 2}),
     "POST /handovers/answer": Rule("DA", json={"giver": 1, "receiver": 2, "accept": True}),
     "GET /audit": Rule("DLA"),
-    "GET /webhooks": Rule("A"),
-    "POST /webhooks": Rule("A", json={"url": "https://example.org/", "events": ["spent"]}),
-    "DELETE /webhooks/{webhook}": Rule("A"),
 }
 SITE: dict[str, Rule] = {
     "POST /login": Rule("nobody", json={"name": "x", "password": "y"}),
@@ -154,7 +151,6 @@ class World:
             file=options.pop("file", "retrospective.json"),
             upload=NOBODYS,
             submission=self.submission,
-            webhook=NOBODYS,
             token=NOBODYS,
         )
         token = options.pop("token", None)

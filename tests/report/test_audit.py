@@ -41,7 +41,6 @@ def link(event: str, **details: object) -> AuditLink:
             "Team 1 got answer 3 from test set 2: 2.",
         ),
         ("spent", {}, "Test set unknown was spent."),
-        ("webhook added", {"url": "https://x.test"}, "Webhook added: url https://x.test."),
         ("something of a later version", {}, "Something of a later version."),
     ],
 )

@@ -29,7 +29,6 @@ from easeml_meter.service import backup, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.backup import Backup, Place, back_up, shelve, thin
 from easeml_meter.service.meters import create_meter
-from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import RECIPIENT, TEST_SETS, Home, Site
 from easeml_meter.service.restore import Restored, _Case, check_backup, restore
 from easeml_meter.storage import schema
@@ -158,7 +157,6 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
     token = tokens.make_token(actor_of(admin.id), site, "t")[1]
     labeler = users.add_user(SYSTEM, site, "labeler", email="l@example.org")
     seats.add_seat(SYSTEM, site.space(room.id), labeler.id, Role.LABELER)
-    webhooks.add_webhook(SYSTEM, site, room.id, "https://hooks.example/")
     other = make_room(site, tmp_path / "other", seed=5, name="other")
     for number in range(4):
         room.submit(number, model=f"m{number}")

@@ -47,7 +47,7 @@ def job_of(row: Delivery) -> Job:
 def add(books: Books, key: str, *, due: datetime | None = None, job: bool = True) -> None:
     """Enter a row with something to do, and its job."""
     now = stamp(utc_now())
-    row = Delivery.new(key, None, "nobody@example.org", {}, now)
+    row = Delivery.new(key, "nobody@example.org", {}, now)
     row = replace(row, due_at=stamp(due)) if due else row
     books.deliveries.add(row)
     if job:

@@ -23,7 +23,6 @@ from easeml_meter.service import keys, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.keys import Rotated, rotate_key
-from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import Home
 from easeml_meter.service.restore import check_backup
 from easeml_meter.service.submissions import answering
@@ -35,7 +34,7 @@ from easeml_meter.vault.keys import Identity, fingerprint_key, signing_key, unwr
 
 @pytest.fixture
 def room(tmp_path: Path, database: str) -> Iterator[Room]:
-    """A meter of a server, with a released test set, an active one, answers and a webhook."""
+    """A meter of a server, with a released test set, an active one and answers."""
     site = make_site(tmp_path / "site", database)
     prepare(site)
     made = make_room(site, tmp_path / "people")
@@ -43,7 +42,6 @@ def room(tmp_path: Path, database: str) -> Iterator[Room]:
         made.submit(step, model=f"first-{step}")
     deliver(made.meter, tmp_path / "people", made.session.test_labels, seed=31)
     made.submit(1, model="second")
-    webhooks.add_webhook(SYSTEM, site, made.id, "https://hooks.example/")
     yield made
     site.close()
 
@@ -77,9 +75,6 @@ def everything_opens(room: Room, identity: Identity) -> None:
                 assert sealed.fingerprint(fingerprint_key(identity)) == test_set.fingerprint
             for entry in books.entries.all(room.id, test_set.number):
                 assert read_kept(space, entry.blob)[0]
-        for webhook in books.webhooks.of(room.id):
-            secret = books.webhooks.secret(webhook.id)
-            assert unwrap(base64.b64decode(secret or ""), identity)
     assert Meter(space).notices()
 
 
@@ -226,7 +221,6 @@ def cut_before(patched: pytest.MonkeyPatch, stop: int) -> None:
         (FolderFiles, "put"),
         (keys, "rewrap"),
         (keys, "_note"),
-        (keys, "_reseal_books"),
         (keys, "_reseal_answers"),
     ):
         patched.setattr(owner, name, cut(getattr(owner, name)))

@@ -41,10 +41,6 @@ _COMMANDS = {
     "user": ("easeml_meter.cli.users", "Accounts on a server (admins)."),
     "seat": ("easeml_meter.cli.seats", "Who has which role at a meter (admins)."),
     "token": ("easeml_meter.cli.tokens", "Your tokens on a server, for scripts and jobs."),
-    "webhook": (
-        "easeml_meter.cli.notifications",
-        "Addresses to notify about a meter (admins).",
-    ),
     "serve": ("easeml_meter.cli.server", "Run a server for teams."),
     "worker": ("easeml_meter.cli.worker", "Run a server's queued submissions, on any machine."),
     "doctor": ("easeml_meter.cli.doctor", "Check a server's key, database, disk, sandbox, mail."),

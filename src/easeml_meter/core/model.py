@@ -52,8 +52,6 @@ class Event(StrEnum):
     INVITATION_REDEEMED = "password chosen by invitation"
     ACCOUNT_DISABLED = "account disabled"
     ACCOUNT_ENABLED = "account enabled"
-    WEBHOOK_ADDED = "webhook added"
-    WEBHOOK_REMOVED = "webhook removed"
 
 
 DRAWS = "draws"

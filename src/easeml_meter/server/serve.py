@@ -29,8 +29,7 @@ from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import forget_guesses
 from easeml_meter.service.jobs import runner
-from easeml_meter.service.notifications.delivery import Sender, delivering
-from easeml_meter.service.notifications.events import collect
+from easeml_meter.service.notifications.delivery import Sender, collect, delivering, others_named
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads
@@ -48,7 +47,8 @@ _AT_ONCE = 4
 
 
 def _sender(settings: Settings) -> Sender:
-    return Sender(mail_server(settings), settings.private_webhooks)
+    others = others_named(settings.notify) if settings.notify else None
+    return Sender(mail_server(settings), others)
 
 
 def open_site(settings: Settings) -> Site:
@@ -235,7 +235,8 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
         runners.append(app.state.worker)
 
     def collecting() -> None:
-        if collect(SYSTEM, site, emails=sender.mail is not None):
+        wanted = {"emails": sender.mail is not None, "others": sender.others is not None}
+        if collect(SYSTEM, site, **wanted):
             sending.call()
 
     def housekeeping() -> None:

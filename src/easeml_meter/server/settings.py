@@ -119,8 +119,8 @@ class Settings(BaseSettings):
     """Longest wait for accepted requests when stopping."""
     allowed_loss: tuple[str, ...] = Field(default=(), strict=False)
     """Functions that meters may have as loss, each MODULE:FUNCTION: the server runs them."""
-    private_webhooks: bool = False
-    """Allow webhooks to addresses of this machine and of private networks."""
+    notify: str = Field(default="", repr=False)
+    """Where to say what happens at meters: addresses as Apprise writes them; empty: nowhere."""
     smtp_host: str = ""
     """Mail server; empty: no e-mail is sent."""
     smtp_port: int = Field(default=587, ge=1, le=65535)

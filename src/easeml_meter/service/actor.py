@@ -34,7 +34,7 @@ class Permission(StrEnum):
     HAND_OVER = "hand over a checkpoint"
     CONSENT = "agree to a hand-over"
     AUDIT = "audit"
-    MANAGE = "manage users, keys and webhooks"
+    MANAGE = "manage users and keys"
     SEE_METRICS = "see the metrics"
     OPERATE = "do what only the server itself does"
     SIGN_IN = "sign in"

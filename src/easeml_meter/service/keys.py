@@ -85,7 +85,6 @@ def rotate_key(actor: Actor, place: Place, key: Path, site: Site | None = None) 
             except VaultError:
                 unopened.append(name)
         with place.store.writing(meter) as books:
-            _reseal_books(books, meter, identity)
             _note(space, books, meter, identity.recipient, former.recipient)
     with place.store.writing() as books:
         _reseal_answers(books, identity)
@@ -131,14 +130,6 @@ def _rewrapped(content: bytes, identity: Identity) -> bytes | None:
         unwrap(content, identity.alone())
         return None
     return wrap(unwrap(content, identity), [identity.recipient])
-
-
-def _reseal_books(books: Books, meter: str, identity: Identity) -> None:
-    for webhook in books.webhooks.of(meter):
-        sealed = books.webhooks.secret(webhook.id)
-        fresh = _rewrapped(base64.b64decode(sealed or ""), identity)
-        if fresh is not None:
-            books.webhooks.change_secret(webhook.id, base64.b64encode(fresh).decode())
 
 
 def _reseal_answers(books: Books, identity: Identity) -> None:

@@ -22,6 +22,7 @@ meters = sa.Table(
     sa.Column("name", sa.String(200), nullable=False),
     sa.Column("settings", sa.JSON, nullable=False),  # the tables of meter.toml
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("notified", sa.Integer, nullable=False, default=0),  # the last audit link looked at
 )
 
 generations = sa.Table(
@@ -267,24 +268,11 @@ idempotency = sa.Table(
     sa.Column("server", sa.BigInteger),
 )
 
-webhooks = sa.Table(
-    "webhooks",
-    metadata,
-    sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("meter", sa.String(32), sa.ForeignKey("meters.id"), nullable=False),
-    sa.Column("url", sa.String(500), nullable=False),
-    sa.Column("events", sa.JSON, nullable=False),
-    sa.Column("secret", sa.Text, nullable=False),  # sealed to the server's key
-    sa.Column("seen", sa.Integer, nullable=False),  # the last audit link looked at
-    sa.Column("created_at", sa.String(32), nullable=False),
-)
-
 deliveries = sa.Table(
     "deliveries",
     metadata,
     sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("webhook", sa.String(32)),  # None: by e-mail
-    sa.Column("address", sa.String(500), nullable=False),
+    sa.Column("address", sa.String(500), nullable=False),  # of an e-mail; empty: of `notify`
     sa.Column("body", sa.JSON, nullable=False),
     sa.Column("state", sa.String(16), nullable=False),  # waiting, sent, given up
     sa.Column("attempts", sa.Integer, nullable=False),

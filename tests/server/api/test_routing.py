@@ -75,7 +75,7 @@ def test_without_a_seat_a_wrong_query_says_nothing(served: Served) -> None:
 
 NAMED = {"meter", "user"}
 """Parameters of paths that take a name besides an id."""
-BY_ID = {"submission", "token", "upload", "webhook"}
+BY_ID = {"submission", "token", "upload"}
 """Those that take an id only: docs/curl.md says why."""
 OTHERS = {"number", "part", "tenant", "role", "file"}
 """Numbers and fixed words, of what has no id."""

@@ -1,4 +1,4 @@
-"""The admin's pages: meters, the audit, webhooks, and forms that need their token."""
+"""The admin's pages: meters, the audit, and forms that need their token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from easeml_meter.errors import Unauthenticated
 from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.meters import create_meter
-from easeml_meter.service.notifications import webhooks
 from easeml_meter.storage import schema
 
 TOML = """
@@ -44,8 +43,6 @@ def addresses(meter: str, user: str) -> list[tuple[str, str]]:
         ("POST", f"/admin/meters/{meter}/archive"),
         ("POST", f"/admin/meters/{meter}/seats"),
         ("POST", f"/admin/meters/{meter}/seats/remove"),
-        ("POST", f"/admin/meters/{meter}/webhooks"),
-        ("POST", f"/admin/meters/{meter}/webhooks/remove"),
     ]
 
 
@@ -81,7 +78,6 @@ def test_every_form_needs_its_csrf_token(served: Served, admin: Visitor) -> None
 
 def test_every_form_of_every_page_carries_a_token(served: Served, admin: Visitor) -> None:
     meter = served.add_meter()
-    webhooks.add_webhook(SYSTEM, served.site, meter, "https://example.org/")
     ada = served.users["admin"].id
     for method, path in [*addresses(meter, ada), ("GET", "/account")]:
         if method == "GET":
@@ -148,7 +144,7 @@ def test_the_audit_trail_is_verified_and_hides_answers(
     assert "every link of the chain matches" in said
     assert "An answer was given." in said
     assert "the-model" not in page.text
-    assert "band" not in said.partition("Audit trail")[2].partition("Webhooks")[0]
+    assert "band" not in said.partition("Audit trail")[2]
     table = schema.audit
     with served.site.writing() as books:
         books.connection.execute(
@@ -170,22 +166,6 @@ def test_a_long_trail_is_read_page_by_page(served: Served, admin: Visitor) -> No
     numbers = [re.findall(r'<th scope="row">(\d+)</th>', page.text) for page in (first, second)]
     assert [int(number) for number in numbers[0] + numbers[1]] == list(range(1, 66))
     assert "Later links" not in second.text
-
-
-def test_webhooks_are_added_with_a_secret_and_removed(served: Served, admin: Visitor) -> None:
-    meter = served.add_meter()
-    path = f"/admin/meters/{meter}"
-    fields = {"url": "https://example.org/hook", "on spent": "1", "on told:1": "1"}
-    page = admin.send(f"{path}/webhooks", **fields)
-    assert shown_secret(page).startswith("whsec_")
-    (hook,) = webhooks.webhooks(SYSTEM, served.site, meter)
-    assert hook.events == ("spent", "told:1")
-    assert "https://example.org/hook" in admin.get(path).text
-    assert admin.send(f"{path}/webhooks/remove", webhook=hook.id).status_code == 303
-    assert webhooks.webhooks(SYSTEM, served.site, meter) == []
-    wrong = admin.send(f"{path}/webhooks", url="ftp://example.org", **{"on spent": "1"})
-    assert wrong.status_code == 422
-    assert "url: 'ftp://example.org' given" in words(wrong)
 
 
 def test_the_servers_key_is_shown_and_its_secret_is_not(served: Served, admin: Visitor) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -13,35 +11,32 @@ from typing import Any
 
 from tests.service.helpers import Clock
 
-from easeml_meter.core.notifications import Message, Undelivered
+from easeml_meter.core.notifications import Delivery, Undelivered
 from easeml_meter.core.people import Role
 from easeml_meter.service import seats, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.jobs import ThreadRunner
-from easeml_meter.service.notifications.delivery import Send, delivering
+from easeml_meter.service.notifications.delivery import Send, collect, delivering
 from easeml_meter.service.notifications.emails import MailServer
-from easeml_meter.service.notifications.events import collect
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
-
-URL = "https://hooks.example/in?key=1"
 
 
 class Mailbox:
     """A sender that keeps what it is given, or refuses it."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
+        self.messages: list[Delivery] = []
         self.refuses = False
 
-    def __call__(self, message: Message) -> None:
+    def __call__(self, message: Delivery) -> None:
         self.messages.append(message)
         if self.refuses:
             raise Undelivered("answered with 500")
 
     @property
-    def events(self) -> list[str]:
-        return [message.body["event"] for message in self.messages]
+    def said(self) -> list[str]:
+        return [message.body["text"] for message in self.messages]
 
 
 def clock_of(site: Site) -> Clock:
@@ -55,34 +50,20 @@ def states(site: Site) -> list[str]:
         return [row["state"] for row in books.select(schema.deliveries)]
 
 
-def deliver_due(site: Site, send: Send, *, emails: bool = False) -> int:
+def deliver_due(site: Site, send: Send, *, emails: bool = False, others: bool = True) -> int:
     """Make the messages of what happened and send what is due; return how many arrived."""
     arrived = 0
 
-    def counting(message: Message) -> None:
+    def counting(message: Delivery) -> None:
         nonlocal arrived
         send(message)
         arrived += 1
 
-    collect(SYSTEM, site, emails=emails)
+    collect(SYSTEM, site, emails=emails, others=others)
     runner = ThreadRunner(site, delivering(counting))
     while runner.run_next():
         pass
     return arrived
-
-
-def headers_under(key: bytes, message: Message) -> dict[str, str]:
-    """Return the headers of Standard Webhooks, computed from the definition of HMAC (RFC 2104)."""
-    seconds = (message.headers or {})["webhook-timestamp"]
-    signed = message.id.encode() + b"." + seconds.encode() + b"." + message.content
-    padded = key.ljust(64, b"\0")
-    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded) + signed).digest()
-    outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded) + inner).digest()
-    return {
-        "webhook-id": message.id,
-        "webhook-timestamp": seconds,
-        "webhook-signature": "v1," + base64.b64encode(outer).decode(),
-    }
 
 
 def spend(site: Site, meter: str) -> None:
@@ -117,11 +98,6 @@ def receiving(status: int = 204) -> Iterator[tuple[str, list[Any]]]:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-def message(url: str) -> Message:
-    headers = {"webhook-id": "a" * 32, "webhook-timestamp": "1", "webhook-signature": "v1,AA=="}
-    return Message("a" * 32, url, {"event": "spent"}, b'{"event": "spent"}', headers)
 
 
 class _Smtp(socketserver.StreamRequestHandler):

@@ -15,16 +15,15 @@ from tests.service.helpers import small_spec
 
 from easeml_meter.cli import meter as root
 from easeml_meter.core.model import stamp
-from easeml_meter.core.notifications import Delivery, Message, Undelivered
+from easeml_meter.core.notifications import Delivery, Undelivered
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.service import seats, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
-from easeml_meter.service.notifications.delivery import Sender, deliver
+from easeml_meter.service.notifications.delivery import Sender, deliver, enqueue
 from easeml_meter.service.notifications.emails import MailServer
-from easeml_meter.service.notifications.events import enqueue
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 
@@ -46,10 +45,10 @@ def test_labelers_with_an_address_get_one_email_for_a_request(site: Site) -> Non
     seats.add_seat(SYSTEM, site.space(meter), developer.id, Role.DEVELOPER)
     with mail_server() as (mail, mails):
         sender = Sender(mail)
-        assert deliver_due(site, sender, emails=True) == 1
-        assert deliver_due(site, sender, emails=True) == 0
+        assert deliver_due(site, sender, emails=True, others=False) == 1
+        assert deliver_due(site, sender, emails=True, others=False) == 0
         labeler(site, meter, "eve", "eve@example.org")  # joins later
-        assert deliver_due(site, sender, emails=True) == 1
+        assert deliver_due(site, sender, emails=True, others=False) == 1
     assert [re.findall("^To: (.*)\r", email, re.MULTILINE)[0] for email in mails] == [
         "ann@example.org",
         "eve@example.org",
@@ -63,24 +62,24 @@ def test_labelers_get_an_email_for_each_order_of_labels(site: Site, tmp_path: Pa
     meter = create_meter(SYSTEM, site, spec_of(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
     mailbox = Mailbox()
-    assert deliver_due(site, mailbox, emails=True) == 1
+    assert deliver_due(site, mailbox, emails=True, others=False) == 1
     needed = mailbox.messages[0].body
     assert needed["subject"] == "cats: 54 inputs are needed"
     assert "54 rows with ids, without labels, sealed on your machine" in needed["text"]
     demand = begin_at(Meter(site.space(meter)), tmp_path)
     demand.submit(range(demand.quota), "deployed")
-    assert deliver_due(site, mailbox, emails=True) == 0
+    assert deliver_due(site, mailbox, emails=True, others=False) == 0
     for number, model in enumerate(("secret-one", "secret-two"), 1):
         asked = demand.wait(range(5 + number), model)
-        assert deliver_due(site, mailbox, emails=True) == 1
-        assert deliver_due(site, mailbox, emails=True) == 0
+        assert deliver_due(site, mailbox, emails=True, others=False) == 1
+        assert deliver_due(site, mailbox, emails=True, others=False) == 0
         body = mailbox.messages[-1].body
         assert body["subject"] == f"cats: a submission waits for {demand.quota} labels"
         assert f"order {number} of test set 1: {demand.quota} labels" in body["text"]
         assert "secret" not in str(body)
         assert not any(f"{each}\n" in body["text"] for each in asked.ids)
         demand.label(asked)
-        assert deliver_due(site, mailbox, emails=True) == 0
+        assert deliver_due(site, mailbox, emails=True, others=False) == 0
     assert demand.meter.status().signals[-1].model == "secret-two"
 
 
@@ -90,12 +89,12 @@ def test_who_becomes_a_labeler_while_a_step_waits_is_told(site: Site, tmp_path: 
     demand.submit(range(demand.quota), "deployed")
     asked = demand.wait(range(5), "better")
     mailbox = Mailbox()
-    assert deliver_due(site, mailbox, emails=True) == 0
+    assert deliver_due(site, mailbox, emails=True, others=False) == 0
     labeler(site, meter, "eve", "eve@example.org")
-    assert deliver_due(site, mailbox, emails=True) == 1
+    assert deliver_due(site, mailbox, emails=True, others=False) == 1
     demand.label(asked)
     labeler(site, meter, "ann", "ann@example.org")
-    assert deliver_due(site, mailbox, emails=True) == 0
+    assert deliver_due(site, mailbox, emails=True, others=False) == 0
 
 
 def test_an_email_names_commands_that_exist(site: Site, tmp_path: Path) -> None:
@@ -107,7 +106,7 @@ def test_an_email_names_commands_that_exist(site: Site, tmp_path: Path) -> None:
     demand.wait(range(5), "better")
     labeler(site, other, "ben", "ben@example.org")
     with mail_server() as (mail, mails):
-        deliver_due(site, Sender(mail), emails=True)
+        deliver_due(site, Sender(mail), emails=True, others=False)
     lines = [email.split("See ")[1].split(".")[0] for email in mails]
     named = [part.removeprefix("meter ") for line in lines for part in re.split(", | and ", line)]
     assert len(named) == 5
@@ -125,15 +124,15 @@ def test_labelers_are_reminded_when_the_deadline_is_near(site: Site) -> None:
     meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
     mailbox = Mailbox()
-    deliver_due(site, mailbox, emails=True)
+    deliver_due(site, mailbox, emails=True, others=False)
     table = schema.generations
     with site.store.writing(meter) as books:
         deadline = {"deadline": stamp(clock.moment + timedelta(days=10)), "reason": "drift"}
         books.connection.execute(table.update().where(table.c.meter == meter), deadline)
-    assert deliver_due(site, mailbox, emails=True) == 0
+    assert deliver_due(site, mailbox, emails=True, others=False) == 0
     clock.moment += timedelta(days=8)
-    assert deliver_due(site, mailbox, emails=True) == 1
-    assert deliver_due(site, mailbox, emails=True) == 0
+    assert deliver_due(site, mailbox, emails=True, others=False) == 1
+    assert deliver_due(site, mailbox, emails=True, others=False) == 0
     assert "deadline for labels is near" in mailbox.messages[-1].body["subject"]
     assert "Reason: drift" in mailbox.messages[-1].body["text"]
 
@@ -141,7 +140,7 @@ def test_labelers_are_reminded_when_the_deadline_is_near(site: Site) -> None:
 def test_without_a_mail_server_no_mails_are_written(site: Site) -> None:
     meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
-    assert deliver_due(site, Mailbox()) == 0
+    assert deliver_due(site, Mailbox(), others=False) == 0
     assert states(site) == []
 
 
@@ -149,7 +148,7 @@ def test_a_email_that_is_refused_is_tried_again(site: Site) -> None:
     meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "refused@example.org")
     with mail_server() as (mail, mails):
-        assert deliver_due(site, Sender(mail), emails=True) == 0
+        assert deliver_due(site, Sender(mail), emails=True, others=False) == 0
     assert states(site) == ["waiting"]
     assert mails == []
 
@@ -158,7 +157,7 @@ def test_a_email_that_is_refused_is_tried_again(site: Site) -> None:
 def test_an_email_to_no_address_is_given_up_at_once(site: Site, address: str) -> None:
     """Such an address was taken once, and tried for ever."""
     now = site.now()
-    email = Delivery.new("b" * 32, None, address, {"subject": "s", "text": "t", "about": "x"}, now)
+    email = Delivery.new("b" * 32, address, {"subject": "s", "text": "t", "about": "x"}, now)
     with site.writing() as books:
         enqueue(books, email)
     with mail_server() as (mail, mails):
@@ -192,7 +191,7 @@ def test_a_mail_server_without_encryption_gets_no_password() -> None:
 def test_a_mail_server_that_cannot_encrypt_gets_no_email() -> None:
     with mail_server() as (mail, mails):
         demanding = MailServer(mail.host, mail.sender, mail.port)
-        email = Message("b" * 32, "a@b.c", {"subject": "s", "text": "t"}, b"", None)
+        email = Delivery.new("b" * 32, "a@b.c", {"subject": "s", "text": "t"}, "")
         with pytest.raises(Undelivered):
             Sender(demanding)(email)
     assert mails == []

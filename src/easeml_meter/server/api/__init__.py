@@ -10,7 +10,6 @@ from easeml_meter.server.api.handovers import router as handovers
 from easeml_meter.server.api.history import router as signals
 from easeml_meter.server.api.meters import planning
 from easeml_meter.server.api.meters import router as meters
-from easeml_meter.server.api.notifications import router as webhooks
 from easeml_meter.server.api.seats import router as seats
 from easeml_meter.server.api.submissions import router as submissions
 from easeml_meter.server.api.testsets import requesting
@@ -34,5 +33,4 @@ ROUTERS = [
     signals,
     handovers,
     audit,
-    webhooks,
 ]

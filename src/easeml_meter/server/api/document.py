@@ -20,7 +20,6 @@ TAGS = [
     {"name": "signals", "description": "What was answered, as data and as pictures."},
     {"name": "hand-overs", "description": "Teams that go on from another team's model."},
     {"name": "audit", "description": "The chain of everything that was disclosed."},
-    {"name": "webhooks", "description": "Addresses that are told what happens at a meter."},
     {"name": "plans", "description": "How many labels a meter needs, for everyone."},
 ]
 

@@ -1,4 +1,4 @@
-"""Pages on which admins manage meters: settings, keys, webhooks, audit trails."""
+"""Pages on which admins manage meters: settings, keys, audit trails."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import meters, seats, users
 from easeml_meter.service.actor import permit
 from easeml_meter.service.handovers import list_handovers
-from easeml_meter.service.notifications import webhooks
-from easeml_meter.service.notifications.events import EVENTS, all_events
 
 router = APIRouter(include_in_schema=False)
 
@@ -112,7 +110,7 @@ def _first_steps(states: Sequence[MeterState], *, people: int, seated: bool) -> 
 
 @router.get("/admin/meters/{meter}")
 def meter(visit: VisitHere, meter: Id, after: Place = "") -> Response:
-    """Show a meter's seats, webhooks and audit trail."""
+    """Show a meter's seats and audit trail."""
     return _meter_page(visit, meter, after=after)
 
 
@@ -123,7 +121,6 @@ def _meter_page(
     status: int = 200,
     problems: dict[str, str] | None = None,
     after: str = "",
-    secret: str = "",
 ) -> Response:
     site, actor = visit.site, visit.at(meter)
     space = site.space(meter)
@@ -146,10 +143,6 @@ def _meter_page(
         trail=audit(actor, space, Page(after=after)),
         told=lambda link: audit_words(link, names),
         after=after,
-        webhooks=webhooks.webhooks(actor, site, meter),
-        events=all_events(situation.tenants),
-        usual=tuple(EVENTS),
-        secret=secret,
     )
 
 
@@ -169,29 +162,3 @@ def archive_meter(visit: VisitHere, meter: Id) -> Response:
         return visit.redirect("/admin", f"{archived.meter.name} is archived.")
 
     return at_meter(visit, meter, "archive", archive)
-
-
-@router.post("/admin/meters/{meter}/webhooks")
-def add_webhook(visit: VisitHere, meter: Id) -> Response:
-    """Notify an address from now on; the signing secret is shown once."""
-
-    def add() -> Response:
-        events = [name.removeprefix("on ") for name in visit.form if name.startswith("on ")]
-        url = visit.field("url")
-        actor, private = visit.caller.at(meter), visit.settings.private_webhooks
-        _, secret = webhooks.add_webhook(actor, visit.site, meter, url, events, private=private)
-        return _meter_page(visit, meter, secret=secret)
-
-    return at_meter(visit, meter, "webhook", add)
-
-
-@router.post("/admin/meters/{meter}/webhooks/remove")
-def remove_webhook(visit: VisitHere, meter: Id) -> Response:
-    """Stop notifying an address."""
-
-    def remove() -> Response:
-        webhook = visit.field("webhook", longest=32)
-        webhooks.remove_webhook(visit.caller.at(meter), visit.site, meter, webhook)
-        return visit.redirect(f"/admin/meters/{meter}", "The webhook is removed.")
-
-    return at_meter(visit, meter, "webhook", remove)

@@ -1,5 +1,5 @@
-"""Notifications: what happens at a meter, told to webhooks and by e-mail.
+"""Notifications: labelers get e-mail, and whoever the setting `notify` names hears what happens.
 
-The audit chain is the outbox: an event is sent exactly if its link was committed. `events` turns
-new links into deliveries, `emails` does so for open requests, and `delivery` sends them.
+`emails` says what labelers have to know. `delivery` turns new links of the audit chain into
+messages, and sends both kinds.
 """

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from email.message import EmailMessage
 
 from easeml_meter.core.model import LabelOrder, MeterRecord, TestSet, stamp
-from easeml_meter.core.notifications import Delivery, Message, Undelivered, Unsendable
+from easeml_meter.core.notifications import Delivery, Undelivered, Unsendable
 from easeml_meter.core.people import Role
 from easeml_meter.errors import invalid
 from easeml_meter.service.submissions.waiting import open_order, orders_of
@@ -63,7 +63,7 @@ def emails_needed(books: Books, now: datetime) -> list[Delivery]:
             # Named by what it says to whom: nobody gets the same e-mail twice.
             said = f"{address}\n{known_as}\n{body['about']}"
             key = hashlib.sha256(said.encode()).hexdigest()[:32]
-            made[key] = Delivery.new(key, None, address, body, stamp(now))
+            made[key] = Delivery.new(key, address, body, stamp(now))
     known = books.deliveries.known(made)
     return [delivery for key, delivery in made.items() if key not in known]
 
@@ -83,7 +83,7 @@ def _of_orders(books: Books, meters: dict[str, MeterRecord]) -> Iterator[Said]:
             yield _waited_for(order, meter)
 
 
-def send(message: Message, mail: MailServer) -> None:
+def send(message: Delivery, mail: MailServer) -> None:
     """Hand an e-mail to the mail server.
 
     Raises:
@@ -101,7 +101,7 @@ def send(message: Message, mail: MailServer) -> None:
         raise Undelivered(f"the mail server did not take it ({type(error).__name__})") from None
 
 
-def _written(message: Message, mail: MailServer) -> EmailMessage:
+def _written(message: Delivery, mail: MailServer) -> EmailMessage:
     email = EmailMessage()
     email["From"] = mail.sender
     email["To"] = message.address

@@ -36,7 +36,6 @@ from easeml_meter.storage.books.tokens import Tokens
 from easeml_meter.storage.books.uploads import Uploads
 from easeml_meter.storage.books.users import Users
 from easeml_meter.storage.books.validation import ValidationSets
-from easeml_meter.storage.books.webhooks import Webhooks
 
 BEGIN = "begin"
 """Where a connection says how its next transaction begins; empty: there is none."""
@@ -161,13 +160,8 @@ class Books:
         return Releases(self._exchange)
 
     @cached_property
-    def webhooks(self) -> Webhooks:
-        """Webhooks."""
-        return Webhooks(self._exchange)
-
-    @cached_property
     def deliveries(self) -> Deliveries:
-        """Messages to webhooks and by e-mail."""
+        """Messages on their way."""
         return Deliveries(self._exchange)
 
     def lock(self, meter: str | None) -> None:

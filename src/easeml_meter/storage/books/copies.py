@@ -22,7 +22,6 @@ METER_TABLES = tuple(
         schema.handovers,
         schema.parts,
         schema.members,
-        schema.webhooks,
         schema.submissions,
     )
 )

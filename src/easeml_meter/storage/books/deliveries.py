@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import sqlalchemy as sa
 
+from easeml_meter.core.model import AuditLink
 from easeml_meter.core.notifications import Delivery, DeliveryState
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository, columns_of
 
 
 class Deliveries(Repository):
-    """Messages to webhooks and by e-mail."""
+    """Messages, and how far the chains that they are made of were looked at."""
 
     def add(self, delivery: Delivery) -> None:
         """Enter a message that is to be sent."""
         self._connection.execute(schema.deliveries.insert(), columns_of(delivery))
 
     def get(self, identifier: str) -> Delivery | None:
-        """Return a message, or None if it was removed with its webhook."""
+        """Return a message, or None if there is none."""
         found = self._values(schema.deliveries, Delivery, id=identifier)
         return _read(found[0]) if found else None
 
@@ -44,11 +46,31 @@ class Deliveries(Repository):
         self._connection.execute(table.update().where(open_), columns_of(delivery))
 
     def forget(self, before: str) -> None:
-        """Remove the records of old messages to webhooks."""
+        """Remove the records of old messages."""
         table = schema.deliveries
         over = (table.c.state != str(DeliveryState.WAITING)) & (table.c.created_at < before)
         # Those of e-mails stay: they keep the same e-mail from being written again.
-        self._connection.execute(table.delete().where(over, table.c.webhook.is_not(None)))
+        self._connection.execute(table.delete().where(over, table.c.address == ""))
+
+    def behind(self) -> bool:
+        """Whether there are links that were not looked at yet."""
+        return self._connection.execute(_unseen().limit(1)).first() is not None
+
+    def look(self) -> list[AuditLink]:
+        """Return the links that were not looked at yet, which they then were."""
+        rows = self._connection.execute(_unseen().order_by("meter", "number")).mappings()
+        found = [AuditLink(**row) for row in rows]
+        meters = schema.meters
+        for meter, number in {link.meter: link.number for link in found}.items():
+            change = meters.update().where(meters.c.id == meter)
+            self._connection.execute(change, {"notified": number})
+        return found
+
+
+def _unseen() -> sa.Select[Any]:
+    links, meters = schema.audit, schema.meters
+    mine = (links.c.meter == meters.c.id) & (links.c.number > meters.c.notified)
+    return sa.select(links).join(meters, mine)
 
 
 def _read(delivery: Delivery) -> Delivery:

@@ -17,6 +17,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(200), nullable=False),
         sa.Column("settings", sa.JSON, nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
+        sa.Column("notified", sa.Integer, nullable=False),
     )
     op.create_table(
         "generations",
@@ -232,19 +233,8 @@ def upgrade() -> None:
         sa.Column("server", sa.BigInteger),
     )
     op.create_table(
-        "webhooks",
-        sa.Column("id", sa.String(32), primary_key=True),
-        sa.Column("meter", sa.String(32), sa.ForeignKey("meters.id"), nullable=False),
-        sa.Column("url", sa.String(500), nullable=False),
-        sa.Column("events", sa.JSON, nullable=False),
-        sa.Column("secret", sa.Text, nullable=False),
-        sa.Column("seen", sa.Integer, nullable=False),
-        sa.Column("created_at", sa.String(32), nullable=False),
-    )
-    op.create_table(
         "deliveries",
         sa.Column("id", sa.String(32), primary_key=True),
-        sa.Column("webhook", sa.String(32)),
         sa.Column("address", sa.String(500), nullable=False),
         sa.Column("body", sa.JSON, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
