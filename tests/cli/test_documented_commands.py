@@ -58,12 +58,13 @@ class Command:
         given = "a password, where one is asked for\n"
         settings = {"COLUMNS": "80", "PATH": "/usr/bin:/bin", **environment}
         code, text = program(arguments, folder, given, settings)
-        assert code == self.code, text
-        assert text
+        assert code == self.code, f"{self.line}\n{text}"
+        assert text, self.line
         if self.output:
             printed = [line.rstrip() for line in text.rstrip().split("\n")]
             expected = [line.rstrip() for line in self.output]
-            assert printed == expected or matches(expected, printed), "\n".join(printed)
+            same = printed == expected or matches(expected, printed)
+            assert same, "\n".join([self.line, *printed])
 
 
 def installed(
@@ -136,19 +137,20 @@ def role_of(page: Path) -> str | None:
     return found[1] if found else None
 
 
-ALONE = [
-    command
-    for page in PAGES
-    if setup_of(page) is None and role_of(page) is None
-    for _, block in blocks(page, "console")
-    for command in commands(page, block)
-]
+def alone(page: Path) -> list[Command]:
+    """Give the commands of a page that need nothing but the program."""
+    if setup_of(page) is not None or role_of(page) is not None:
+        return []
+    return [each for _, block in blocks(page, "console") for each in commands(page, block)]
 
 
-@pytest.mark.parametrize("command", ALONE, ids=lambda each: f"{each.page}-{each.line}"[:60])
-def test_documented_command(command: Command, tmp_path: Path) -> None:
-    # What a reader tries first is run as they run it.
-    command.run(installed if command.page == "README.md" else forked, tmp_path)
+@pytest.mark.parametrize("page", [page for page in PAGES if alone(page)], ids=lambda p: p.name)
+def test_documented_commands(page: Path, tmp_path: Path) -> None:
+    for number, command in enumerate(alone(page)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        # What a reader tries first is run as they run it.
+        command.run(installed if command.page == "README.md" else forked, folder)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if setup_of(page)], ids=lambda p: p.name)

@@ -74,12 +74,12 @@ def test_neighbouring_bands_look_different_to_every_eye(bands: int, eye: str) ->
         assert distance(first, second, eye) > 0.1
 
 
-@pytest.mark.parametrize("bands", range(1, 60))
-def test_numbers_can_be_read_on_every_band(bands: int) -> None:
-    colours = band_colours(bands)
-    assert len(colours) == bands
-    for colour in colours:
-        assert contrast(text_on(colour), colour) >= 4.5
+def test_numbers_can_be_read_on_every_band() -> None:
+    for bands in range(1, 60):
+        colours = band_colours(bands)
+        assert len(colours) == bands
+        for colour in colours:
+            assert contrast(text_on(colour), colour) >= 4.5
 
 
 def test_colours_go_from_green_to_red() -> None:

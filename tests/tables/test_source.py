@@ -200,10 +200,10 @@ class TestRefusals:
         line = self.refused(Held(f"p{ending}", b""), expected(3, "0-1", DIGITS))
         assert "an empty file given" in line
 
-    @pytest.mark.parametrize("content", [b"\n", b"hush", b"PAR1hushPAR1", b"\xff" * 100, b"\0"])
-    def test_nonsense(self, ending: str, content: bytes) -> None:
-        line = self.refused(Held(f"p{ending}", content), expected(3, "0-1", DIGITS))
-        assert "hush" not in line.replace("'hush'", "")
+    def test_nonsense(self, ending: str) -> None:
+        for content in (b"\n", b"hush", b"PAR1hushPAR1", b"\xff" * 100, b"\0"):
+            line = self.refused(Held(f"p{ending}", content), expected(3, "0-1", DIGITS))
+            assert "hush" not in line.replace("'hush'", "")
 
     def test_a_file_cut_short_anywhere(self, ending: str) -> None:
         held = made(ending, {"prediction": [3, 1, 4, 1, 5, 9, 2, 6]})
@@ -279,21 +279,23 @@ def a_link_to_nowhere(name: str) -> None:
     Path(name).symlink_to("nowhere")
 
 
+LIES = (another_file, nonsense, an_empty_file, a_folder, a_link_to_nowhere)
+
+
 @pytest.mark.usefixtures("_kept")
 @pytest.mark.parametrize("ending", FORMATS)
-@pytest.mark.parametrize(
-    "lying",
-    [another_file, nonsense, an_empty_file, a_folder, a_link_to_nowhere],
-    ids=lambda lying: lying.__name__,
-)
 def test_what_lies_there_under_its_name_is_never_opened(
-    ending: str, lying: Callable[[str], None]
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = made(ending, {"prediction": CLASSES})
-    lying(held.name)
-    found = read(held, expected(7, "0-1", ANIMALS))
-    assert isinstance(found, tuple), found
-    assert found[:2] == (hashlib.sha256(held.content).hexdigest(), [2, 0, 0, 1, 2, 2, 1])
+    for lying in LIES:
+        folder = tmp_path / lying.__name__
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        lying(held.name)
+        found = read(held, expected(7, "0-1", ANIMALS))
+        assert isinstance(found, tuple), found
+        assert found[:2] == (hashlib.sha256(held.content).hexdigest(), [2, 0, 0, 1, 2, 2, 1])
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd.csv", "../p.csv", "p/../p.csv"])
