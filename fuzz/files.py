@@ -291,7 +291,7 @@ tolerance = 0.1
 """
     _keys = (
         *("loss", "steps", "delta", "sessions", "tenants", "protocol", "resets", "masked_reverts"),
-        *("models", "inputs", "classes", "handover", "gap", "elastic", "ceiling", "memory", "kept"),
+        *("models", "inputs", "classes", "handover", "gap", "ceiling", "memory", "kept"),
     )
     _values = (
         *("0", "-1", "1", "3", "1e-300", "1e400", "nan", "inf", "0x10", "9" * 40, "1979-05-27"),

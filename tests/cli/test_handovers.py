@@ -32,7 +32,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made(tmp_path, elastic=True).meter.close()
+    made(tmp_path, handover=True).meter.close()
     for more in ([], ["--confirm"]):
         with pytest.raises(SystemExit) as ended:
             main(["handover", "1", "2", "-C", str(tmp_path / "meter"), *more])

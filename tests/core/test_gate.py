@@ -31,7 +31,6 @@ def told(answer: int, **options: Any) -> Signal:
             told_at=datetime(2026, 1, 1, tzinfo=UTC),
             battery=0.5,
             steps_left=2,
-            steps_expected=2,
         ),
         **options,
     )
@@ -48,7 +47,6 @@ def session(number: int, *signals: Signal) -> SessionView:
         signals=signals,
         battery=1,
         steps_left=1,
-        steps_expected=1,
         promise="",
         assumptions=(),
     )

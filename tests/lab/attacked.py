@@ -78,10 +78,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "tolerance": BY_BAND,
     },
 }
-DRAWN = tuple(name for name in PROTOCOLS if name.startswith("drawn"))
 STICKY = tuple(name for name in PROTOCOLS if name.startswith("sticky"))
-PLAIN_ONLY = ("memory", "reverts", "as published", "as published, incremental", *DRAWN, *STICKY)
-"""No elastic budget is offered with them."""
 NARROW = ("regular", "incremental, by band", "masked")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
 CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets", "masked")
@@ -123,10 +120,7 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
                 forms[f"{name}, {bound}, graded"] = options | {"bound": bound, "loss": "brier"}
                 forms[f"{name}, {bound}, ceiling"] = options | {"bound": bound, "ceiling": 0.2}
         for form, changes in forms.items():
-            spec = MeterSpec.uniform(**common | _fitting(changes, steps))
-            yield form, spec
-            if name not in PLAIN_ONLY:
-                yield f"{form}, elastic", spec.replace(elastic=True)
+            yield form, MeterSpec.uniform(**common | _fitting(changes, steps))
 
 
 def _fitting(options: dict[str, Any], steps: int) -> dict[str, Any]:

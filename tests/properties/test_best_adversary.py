@@ -3,8 +3,7 @@
 What the planner promises must be at least the probability that the exactly optimal adversary
 breaks a promise. It plays by the meter's own rules on every data set. The bound is checked with the
 tails of that world, which are the smallest that are true, and with the planner's own.
-Drawn edges and elastic budgets have adversaries of their own in `stats/test_draws.py` and
-`stats/test_priors.py`.
+Drawn edges have an adversary of their own in `stats/test_draws.py`.
 """
 
 from __future__ import annotations

@@ -63,7 +63,6 @@ def session(
             told_at=START + timedelta(hours=7 * index),
             battery=remain / total,
             steps_left=remain,
-            steps_expected=remain + remain // 2,
             validation_loss=loss,
             true_loss_at_least=bounds[0],
             true_loss_at_most=bounds[1],
@@ -80,7 +79,6 @@ def session(
         signals=tuple(signal(index) for index in range(steps)),
         battery=remain / total,
         steps_left=remain,
-        steps_expected=remain + remain // 2,
         promise=(
             "With probability at least 0.99, in all 10 steps together, each model's test loss is "
             "within 0.01 of its true loss."

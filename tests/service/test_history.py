@@ -17,7 +17,6 @@ from .helpers import Session, make_session, small_spec
 
 SPECS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "elastic": {"elastic": True, "steps": 6},
     "incremental": {"protocol": "incremental"},
     "tenants": {"tenants": (3, 2), "steps": 5},
 }
@@ -36,8 +35,8 @@ def change(session: Session, statement: Any, *values: Any) -> None:
         books.connection.execute(statement, *values)
 
 
-def left(view: SessionView) -> tuple[int, int, float]:
-    return view.steps_left, view.steps_expected, view.battery
+def left(view: SessionView) -> tuple[int, float]:
+    return view.steps_left, view.battery
 
 
 def test_an_answer_reads_no_history(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

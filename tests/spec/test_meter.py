@@ -52,7 +52,6 @@ def specs(draw: st.DrawFn) -> MeterSpec:
         "tenants": {"tenants": (steps,), "handover": draw(st.booleans())},
         "reverts": {"reverts": tuple(sorted(draw(st.sets(st.integers(1, steps)))))},
         "memory": {"memory": draw(st.integers(0, 9))},
-        "elastic": {"elastic": True, "mixture": (0.5, draw(st.floats(0, 0.5)), 0)},
         "classes": {"classes": ("cat", 3), "inputs": "public"},
     }
     if options["protocol"] is Protocol.INCREMENTAL:
@@ -65,7 +64,6 @@ def specs(draw: st.DrawFn) -> MeterSpec:
         "memory",
         "resets",
         "masked_reverts",
-        "elastic",
     }:
         options["published"] = draw(st.booleans())
     return MeterSpec.uniform(
@@ -333,7 +331,7 @@ def test_steps(steps: object) -> None:
         *(
             ({"sticky": True, "protocol": "incremental", "ceiling": 0.5} | other, "sticky", "True")
             for other in (
-                {"elastic": True},
+                {},
                 {"resets": 1},
                 {"memory": 2},
                 {"reverts": (2,)},
@@ -341,16 +339,6 @@ def test_steps(steps: object) -> None:
                 {"tenants": (2, 2), "steps": 4, "handover": True},
             )
         ),
-        # elastic budgets
-        ({"elastic": True, "published": True}, "elastic", "True"),
-        ({"elastic": True, "protocol": "independent"}, "elastic", "True"),
-        ({"elastic": True, "memory": 2}, "elastic", "True"),
-        ({"elastic": True, "reverts": (2,)}, "elastic", "True"),
-        ({"mixture": (0.5, 0.5)}, "mixture", "[0.5, 0.5]"),
-        ({"mixture": (0.5, 0.5, 0.5)}, "mixture", "[0.5, 0.5, 0.5]"),
-        ({"mixture": (0, 0.5, 0.5)}, "mixture", "[0, 0.5, 0.5]"),
-        ({"mixture": (0.5, -0.1, 0.5)}, "mixture", "[0.5, -0.1, 0.5]"),
-        ({"mixture": (0.5, "half", 0)}, "mixture", "'half'"),
     ],
 )
 def test_refused(options: dict[str, Any], field: str, value: str) -> None:
@@ -367,7 +355,6 @@ def test_refused(options: dict[str, Any], field: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"elastic": True}, "elastic"),
         ({"protocol": "incremental"}, "the incremental protocol"),
         ({"protocol": "independent"}, "the independent protocol"),
         ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
@@ -387,7 +374,6 @@ def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"elastic": True}, "elastic"),
         ({"protocol": "incremental"}, "the incremental protocol"),
         ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
         ({"reverts": (1,)}, "reverts"),
@@ -430,10 +416,8 @@ def test_drawn_edges_take_the_place_of_the_bands(tmp_path: Path) -> None:
     [
         {"tenants": 10},
         {"reverts": 3},
-        {"mixture": 0.5},
         {"published": "no"},
         {"handover": "no", "tenants": (4, 6)},
-        {"elastic": 1},
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_too(options: dict[str, Any]) -> None:

@@ -239,18 +239,6 @@ def test_masked_reverts(
         assert counted(spec(signals, steps, ceiling=ceiling, **options)) == expected, cut
 
 
-@pytest.mark.parametrize("resets", [1, 2, 3])
-@pytest.mark.parametrize(("signals", "steps"), [(1, 5), (2, 4), (2, 5), (3, 4), (4, 3), (4, 4)])
-@ceilings
-def test_resets(signals: int, steps: int, ceiling: float | None, resets: int) -> None:
-    """The union over all strategies, which elastic budgets of version 0.1.0 are weighed with."""
-    happening = with_resets(resets, signals, steps, ceiling=ceiling is not None)
-    expected = models_by_level(happening, signals, everything)
-    options: dict[str, Any] = {"protocol": "incremental", "resets": resets, "elastic": True}
-    given = spec(signals, steps, ceiling=ceiling, **options)
-    assert counted(given) == expected
-
-
 def strategies(signals: int, steps: int, resets: int, weights: Sequence[float]) -> Iterator[float]:
     """Yield how much the models of each strategy weigh: after each history it resets or not."""
     histories = [
@@ -281,8 +269,6 @@ def test_resets_weigh_as_much_as_the_best_of_all_strategies(
     tails = [math.log(weight) if weight else -math.inf for weight in weights]
     best = max(strategies(signals, steps, resets, weights))
     assert math.exp(counting.log_weighed(given, tails)) == pytest.approx(best, rel=1e-12)
-    union = math.exp(counting.log_weighed(given.replace(elastic=True), tails))
-    assert best <= union * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("resets", [0, 1, 2])
@@ -486,17 +472,6 @@ def test_log_sum_is_the_log_of_the_sum(counts: list[int]) -> None:
 )
 def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
     assert counting.log_sum(logs) == pytest.approx(expected)
-
-
-def test_an_elastic_budget_with_resets_keeps_its_weights() -> None:
-    """Test sets of version 0.1.0 may be in use, and their weights were fixed with the union."""
-    given_spec = MeterSpec.uniform(
-        signals=3, tolerance=0.1, steps=6, delta=0.1, protocol="incremental", resets=1, count="all"
-    )
-    largest = sum(map(math.exp, counting.log_models(given_spec)))
-    union = sum(map(math.exp, counting.log_models(given_spec.replace(elastic=True))))
-    assert union == pytest.approx(sum(counting.models(feedback.feedback_of(given_spec), 6)))
-    assert largest < union
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,6 @@ METERS: dict[str, dict[str, Any]] = {
     "published, incremental": {"published": True, "protocol": "incremental", "tolerance": BY_BAND},
     "published, reverts": {"published": True, "reverts": (2, 5)},
     "sessions": {"sessions": 4},
-    "elastic": {"elastic": True},
-    "elastic, incremental": {"elastic": True, "protocol": "incremental", "ceiling": 0.1},
 }
 TENANTS: dict[str, dict[str, Any]] = {
     "tenants": {"tenants": (5, 7)},
@@ -74,9 +72,8 @@ any_single = pytest.mark.parametrize("options", METERS.values(), ids=METERS)
 
 def holds(spec: MeterSpec, labels: int) -> bool:
     """The inequality, at a test set of exactly this size."""
-    share = spec.mixture[0] if spec.elastic else 1
     failure = math.exp(min(0.0, log_failure(spec, labels)))
-    return failure <= spec.session_delta * share
+    return failure <= spec.session_delta
 
 
 def sets_of(spec: MeterSpec) -> int:
@@ -157,13 +154,6 @@ def test_sessions_share_the_failure_probability() -> None:
     assert four.session_delta == 0.01
     assert required_labels(four).labels == required_labels(meter(delta=0.01)).labels
     assert required_labels(four).failure_probability <= 0.01
-
-
-def test_an_elastic_budget_promises_its_steps_from_its_first_share() -> None:
-    half = meter(delta=0.04, elastic=True)
-    third = meter(delta=0.06, elastic=True, mixture=(1 / 3, 1 / 3, 1 / 3))
-    plain = required_labels(meter(delta=0.02)).labels
-    assert required_labels(half).labels == required_labels(third).labels == plain
 
 
 def test_more_is_never_cheaper() -> None:

@@ -153,7 +153,6 @@ def test_the_figures_of_the_documentation() -> None:
     ("options", "named"),
     [
         ({"protocol": "incremental"}, "incremental"),
-        ({"elastic": True}, "elastic"),
         ({"tenants": (2, 2)}, "tenants"),
         ({"memory": 1}, "memory"),
         ({"reverts": (1,)}, "reverts"),

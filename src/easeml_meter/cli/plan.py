@@ -75,7 +75,6 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
 @click.option("--sticky", is_flag=True, help="Incremental: tell once why there is no reading.")
 @click.option("--top-up", type=int, help="Steps more, once fresh labels have joined the test set.")
-@click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
 @click.option(
     "--clusters", is_flag=True, help="Rows belong together: one example is a cluster of them."
 )
@@ -272,15 +271,12 @@ def show_plan(plan: Plan, answer: str = "size") -> None:
     from easeml_meter.stats.rounding import at_most
 
     question, budget = plan.question, plan.budget
-    failure = at_most(plan.failure_probability)
-    if budget.share < 1:
-        failure += " in the promised steps"
     rows = {
         "size": f"{plan.size:,}",
         "steps": f"{budget.steps:,}",
         **question.facts,
         "delta": at_most(budget.failure),
-        "failure probability": failure,
+        "failure probability": at_most(plan.failure_probability),
         **question.settings(plan),
     }
     if answer == "size" and plan.meter and (another := with_another_edge(plan.meter)) is not None:

@@ -155,7 +155,7 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
 
 def left_line(signal: Signal) -> str:
     """Say what is left after an answer."""
-    left = left_words(signal.spec, signal.steps_left, signal.steps_expected)
+    left = left_words(signal.spec, signal.steps_left)
     return f"{share_words(signal.battery)}, {left}"
 
 

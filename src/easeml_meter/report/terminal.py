@@ -143,7 +143,7 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     title.append(str(view.phase), style="bold reverse")
     left = Text("left ").append_text(_bar(view.battery))
     left.append(f" {share_words(view.battery)}, ")
-    left.append(left_words(view.spec, view.steps_left, view.steps_expected))
+    left.append(left_words(view.spec, view.steps_left))
     rows = "none yet" if view.labels is None else f"{view.labels:,}"
     labels = Text(f"{view.spec.unit}: {rows} {needed_words(view)}", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]

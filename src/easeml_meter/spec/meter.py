@@ -29,7 +29,6 @@ from easeml_meter.spec.budgets import (
 )
 from easeml_meter.spec.gaps import (
     check_drawn,
-    check_elastic,
     check_published,
     check_sticky,
     check_variance_ceiling,
@@ -100,10 +99,6 @@ class MeterSpec:
     sticky: bool = False
     """Tell each reason why a model has no reading once, then only when the maximum rises."""
     sessions: int = 1
-    elastic: bool = False
-    """Go on after the promised steps while the history of answers is a predictable one."""
-    mixture: tuple[float, float, float] = (0.5, 0.25, 0.25)
-    """Shares of delta: the promised steps, and the two codes that an elastic budget bets on."""
     inputs: str = "hidden"
     """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
     classes: tuple[str | int, ...] = ()
@@ -155,10 +150,10 @@ class MeterSpec:
     """How many rows of each stratum a test set has; empty: as many as its weight is of all."""
 
     def __post_init__(self) -> None:
-        lists = ("bands", "tenants", "reverts", "mixture", "classes")
+        lists = ("bands", "tenants", "reverts", "classes")
         for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
-        for name in ("published", "handover", "elastic", "sticky", "clusters", "on_demand"):
+        for name in ("published", "handover", "sticky", "clusters", "on_demand"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -200,7 +195,6 @@ class MeterSpec:
         check_reverts(self)
         check_memory_and_resets(self)
         check_published(self)
-        check_elastic(self)
         check_sticky(self)
         check_scores(self)
         check_window(self)
@@ -367,9 +361,9 @@ class MeterSpec:
 
         No promise broken, "above the ceiling" then stands for one band, and promises something:
         the true loss is at least the ceiling minus the tolerance. A test set that counts all
-        histories keeps its edges, and so do meters whose bands are coded or remembered.
+        histories keeps its edges, and so do meters whose bands are remembered.
         """
-        plain = not (self.masked_reverts or self.elastic) and self.memory is None
+        plain = not self.masked_reverts and self.memory is None
         # A variance ceiling is not looked at above the ceiling, so its tail promises nothing there.
         fixed = self.protocol is Protocol.REGULAR and self.drawn is self.variance_ceiling is None
         return self.ceiling is not None and self.count is Count.CONSISTENT and plain and fixed

@@ -109,9 +109,8 @@ def has_levels_to_choose(spec: MeterSpec) -> bool:
 def _has_choices(spec: MeterSpec) -> bool:
     """Whether of all trees of histories the largest is counted."""
     if spec.count is Count.ALL:
-        # With every answer possible, masked reverts leave one tree. The weights of an elastic
-        # budget must not change while a test set of version 0.1.0 is in use.
-        return bool(spec.resets) and not spec.elastic
+        # With every answer possible, masked reverts leave one tree.
+        return bool(spec.resets)
     return bool(spec.masked_reverts or spec.resets)
 
 

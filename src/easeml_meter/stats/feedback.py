@@ -67,22 +67,6 @@ def reaches(spec: MeterSpec) -> list[Range]:
     ]
 
 
-def colors(ranges: Sequence[Range]) -> list[int]:
-    """Number half-open ranges so that overlapping ones differ, with as few numbers as possible.
-
-    Taken by their lower ends, each gets the smallest number that is free. Then a new number is
-    needed only where all others are taken at one point, so there are as many as ranges overlap.
-    """
-    ends: list[Fraction] = []
-    found = [0] * len(ranges)
-    for index in sorted(range(len(ranges)), key=lambda each: ranges[each][0]):
-        lower, upper = ranges[index]
-        free = next((color for color, end in enumerate(ends) if end <= lower), len(ends))
-        ends[free : free + 1] = [upper]
-        found[index] = free
-    return found
-
-
 @dataclass(frozen=True)
 class Feedback:
     """A feedback rule as a finite automaton over answers: states, their levels, their moves.

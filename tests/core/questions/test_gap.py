@@ -29,7 +29,6 @@ def spec_of(**options: Any) -> MeterSpec:
         ({"masked_reverts": 2, "mask_above": 2}, 12_271),
         ({"loss": "brier"}, 13_407),
         ({"protocol": "resampling"}, 68_170),
-        ({"elastic": True}, 13_100),
         ({"top_up": 5}, 13_100),
     ],
 )

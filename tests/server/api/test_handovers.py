@@ -60,9 +60,9 @@ def test_a_misspelled_key_is_refused(tmp_path: Path) -> None:
             assert developer.post(path, json=asked | wrong).status_code == 422
 
 
-def test_refused_on_an_elastic_meter(tmp_path: Path) -> None:
+def test_refused_where_teams_share_a_history_already(tmp_path: Path) -> None:
     with serve(tmp_path) as served:
-        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3), elastic=True))
+        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3), handover=True))
         begin(served, meter, tmp_path)
         for confirm in (False, True):
             asked = {"giver": 1, "receiver": 2, "confirm": confirm}

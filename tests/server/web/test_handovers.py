@@ -108,11 +108,13 @@ class TestHandover:
         answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver=receiver)
         assert answer.status_code == 422
 
-    def test_is_refused_at_an_elastic_meter(self, served: Served, tmp_path: Path) -> None:
-        spec = small_spec(steps=6, tenants=(3, 3), elastic=True)
-        meter = served.add_meter(spec, prefix="elastic-")
-        begin(served, meter, tmp_path, prefix="elastic-")
-        visitor = Visitor(served, "elastic-developer")
+    def test_is_refused_where_teams_share_a_history_already(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        spec = small_spec(steps=6, tenants=(3, 3), handover=True)
+        meter = served.add_meter(spec, prefix="shared-")
+        begin(served, meter, tmp_path, prefix="shared-")
+        visitor = Visitor(served, "shared-developer")
         for more in ({}, {"confirm": "yes"}):
             answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2", **more)
             assert answer.status_code == 422

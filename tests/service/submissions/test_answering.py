@@ -304,30 +304,6 @@ def test_tenants_have_their_own_histories(tmp_path: Path) -> None:
         session.submit(0, 0, tenant=3)
 
 
-def test_an_elastic_budget_goes_on_while_signals_are_predictable(tmp_path: Path) -> None:
-    spec = small_spec(elastic=True, steps=8)
-    session = make_session(tmp_path, spec)
-    told = 0
-    while session.meter.generations[-1].phase is Phase.ACTIVE:
-        session.submit(0, 0, model=str(told))
-        told += 1
-    assert told > 8
-
-
-def test_more_rows_than_needed_make_an_elastic_session_longer(tmp_path: Path) -> None:
-    lengths = []
-    for size in (None, 150):
-        folder = tmp_path / str(size)
-        folder.mkdir()
-        session = make_session(folder, small_spec(elastic=True, steps=8), size=size)
-        told = 0
-        while session.meter.generations[-1].phase is Phase.ACTIVE and told < 60:
-            session.submit(0, 0, model=str(told))
-            told += 1
-        lengths.append(told)
-    assert lengths[1] > lengths[0]
-
-
 def test_verbs_at_the_wrong_time(tmp_path: Path) -> None:
     meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
     test, validation = tmp_path / "t.parquet", tmp_path / "v.parquet"

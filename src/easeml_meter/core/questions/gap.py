@@ -156,9 +156,6 @@ class GapQuestion(Question):
         if plan.top_up is not None:
             later = "{more_labels:,} {unit} more, {labels:,} in all, for {steps:,} steps more"
             found["top-up"] = later.format(**plan.top_up, unit=spec.unit)
-        if plan.elastic is not None:
-            both = "{labels:,} {unit}, {plain_labels:,} for the plain meter"
-            found["elastic"] = both.format(**plan.elastic, unit=spec.unit)
         if spec.rows is not None:
             found["rows to draw"] = f"{spec.rows:,}"
         for name, size in spec.stratum_rows(plan.labels).items():
@@ -178,15 +175,11 @@ class GapQuestion(Question):
         return found
 
     def together(self, steps: int) -> str:
-        """Say which steps share the probability: a top-up has more of them, an elastic budget."""
+        """Say which steps share the probability: a top-up has more of them."""
         spec = self.spec
         if spec.top_up is not None:
             first = "its one step" if steps == 1 else f"all {steps:,} steps"
             return f"in {first} and {spec.top_up:,} more after the top-up together"
-        if spec.elastic:
-            promised = "1 is" if steps == 1 else f"{steps:,} are"
-            more = "more if the answers are predictable"
-            return f"in all steps together ({promised} promised, {more})"
         return super().together(steps)
 
     @property
@@ -359,7 +352,6 @@ class GapQuestion(Question):
             "variance_ceiling": spec.variance_ceiling,
             "above": spec.above,
             "sticky": spec.sticky,
-            "elastic": plan.elastic,
             "top_up": plan.top_up,
             "strata": spec.stratum_rows(plan.labels) if spec.stratified else None,
         }

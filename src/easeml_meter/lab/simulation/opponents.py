@@ -67,7 +67,6 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
     unplayed = _of_bands(spec) | {
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
         "tenants": spec.tenants,
-        "elastic": spec.elastic,
         "reverts": spec.reverts,
         "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,

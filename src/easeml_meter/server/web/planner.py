@@ -69,7 +69,6 @@ DEFAULTS = {
     "tenants": "",
     "handover": "",
     "models": "",
-    "elastic": "",
     "clusters": "",
     "price": "",
 }
@@ -79,7 +78,7 @@ WANTS = {
     "tolerance": "how exact my labels can be",
 }
 """What can be asked; the other two are given."""
-_CHOICES = ("sticky", "handover", "models", "elastic", "clusters")
+_CHOICES = ("sticky", "handover", "models", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
 _MORE = "meter plan takes more"
 _MOST_MASKED = 300
