@@ -18,7 +18,6 @@ from easeml_meter.core.signals import (
     NO_READING,
     REVERTED,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
     State,
     answer_named,
@@ -218,51 +217,6 @@ def test_losses_that_vary_too_much_are_told_as_that_and_nothing_else() -> None:
     assert name_of(TOO_SPREAD) == "too-spread"
 
 
-def test_a_sticky_meter_tells_each_reason_once_and_then_only_a_maximum_that_rises() -> None:
-    meter = rules(protocol="incremental", ceiling=0.5, loss=OWN_LOSS, sticky=True)
-    above = (0.5, 0.6)
-    losses = ((0.5, 0.5), above, (0.5, 0.5), above, (0.5, 0.1), (0.5, 0.1), (0.5, 0.3), above)
-    expected = [1, ABOVE_CEILING, UNCHANGED, UNCHANGED, 3, UNCHANGED, UNCHANGED, UNCHANGED]
-    assert told(meter, *losses) == expected
-    state = after_all(meter, tuple(expected))
-    assert meter.answers(state) == (UNCHANGED, 4, 5, NO_READING)
-    assert meter.unread(state, NO_READING) == NO_READING
-    state = meter.after(state, NO_READING)
-    assert meter.unread(state, NO_READING) == meter.unread(state, ABOVE_CEILING) == UNCHANGED
-    assert meter.answers(state) == (UNCHANGED, 4, 5)
-    assert meter.after(state, UNCHANGED) == state
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=12))
-def test_a_sticky_meter_tells_the_worst_band_below_the_ceiling_and_whether_any_was_above(
-    losses: list[tuple[float, float]],
-) -> None:
-    """Models that agree in both at every step get the same answers, and only they do."""
-    meter, state = rules(protocol="incremental", ceiling=0.3, sticky=True), State()
-    worst, above = 1, False
-    for validation, test in losses:
-        before = worst, above
-        if test > 0.3:
-            above = True
-        else:
-            worst = max(worst, meter.band_of(meter.gap(validation, test)))
-        answer = meter.answer(state, validation, test)
-        if above and before == (worst, above):
-            assert answer == UNCHANGED
-        else:
-            assert answer == (ABOVE_CEILING if above > before[1] else worst)
-        state = meter.after(state, answer)
-        assert (state.top, bool(state.raised)) == (worst, above)
-
-
-def test_nothing_is_promised_of_a_model_that_may_have_no_reading() -> None:
-    meter = rules(protocol="incremental", ceiling=0.3, sticky=True)
-    assert meter.tolerance(UNCHANGED) is None
-    assert meter.range_of(UNCHANGED) is None
-    assert meter.true_loss(UNCHANGED, Fraction(1, 5)) == (None, None)
-    assert meter.tolerance(3) == 0.1  # the maximum rose, so this model is below the ceiling
-
-
 def test_a_reset_forgets_the_running_maximum_as_often_as_agreed() -> None:
     meter = rules(protocol="incremental", resets=1)
     state = meter.after(State(), 4)
@@ -290,8 +244,6 @@ METERS = {
     for name, options in EXTRAS.items()
 }
 METERS["incremental, resets"] = {"protocol": "incremental", "resets": 2}
-METERS["incremental, sticky"] = {"protocol": "incremental", "ceiling": 0.3, "sticky": True}
-METERS["incremental, sticky, own loss"] = METERS["incremental, sticky"] | {"loss": OWN_LOSS}
 METERS["incremental, resets, ceiling"] = {"protocol": "incremental", "resets": 1, "ceiling": 0.3}
 
 
@@ -353,7 +305,7 @@ def test_the_true_gap_is_the_band_widened_by_the_tolerance() -> None:
     assert true_gap((0.05, 0.95), 0.1) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("answer", [1, 7, ABOVE_CEILING, REVERTED, NO_READING, UNCHANGED])
+@pytest.mark.parametrize("answer", [1, 7, ABOVE_CEILING, REVERTED, NO_READING])
 def test_names_of_answers_can_be_read_back(answer: int) -> None:
     assert answer_named(name_of(answer)) == answer
 
@@ -406,13 +358,6 @@ WALKS = [
     for ceiling, loss in [(None, "0-1"), (0.3, "0-1"), (0.3, OWN_LOSS)]
     for reverts, cut in [(0, 0), (1, 1), (2, 1), (2, 2), (3, 3)]
     if not reverts or cut < signals
-]
-
-
-WALKS += [
-    {"signals": signals, "steps": steps, **METERS[name]}
-    for signals, steps in [(1, 4), (2, 6), (3, 5), (4, 4), (5, 4)]
-    for name in ("incremental, sticky", "incremental, sticky, own loss")
 ]
 
 

@@ -44,13 +44,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "hand-over": {"tenants": (2, 1, 1), "handover": True},
     "measuring can fail": {"loss": "my.own:loss"},
-    "sticky ceiling": {"protocol": "incremental", "ceiling": 0.2, "sticky": True},
-    "sticky, measuring can fail": {
-        "loss": "my.own:loss",
-        "protocol": "incremental",
-        "sticky": True,
-        "tolerance": BY_BAND,
-    },
     "too spread": {"loss": "brier", "variance_ceiling": 0.16},
     "too spread, incremental": {
         "loss": "brier",
@@ -78,7 +71,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "tolerance": BY_BAND,
     },
 }
-STICKY = tuple(name for name in PROTOCOLS if name.startswith("sticky"))
 NARROW = ("regular", "incremental, by band", "masked")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
 CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets", "masked")
@@ -86,7 +78,6 @@ CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "reset
 CONSISTENT = (
     *("regular", "regular, by band", "incremental", "resets", "masked", "masked, incremental"),
     *("tenants", "hand-over", "memory", "reverts", "measuring can fail", "too spread"),
-    *STICKY,
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""
 OTHER_BOUNDS = ("one step", "regular", "incremental, by band")

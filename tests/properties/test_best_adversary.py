@@ -26,7 +26,6 @@ from easeml_meter.stats.planning import log_failure
 
 INCREMENTAL: dict[str, Any] = {"protocol": "incremental"}
 MASKED: dict[str, Any] = {"masked_reverts": 1, "mask_above": 1}
-STICKY: dict[str, Any] = {"protocol": "incremental", "ceiling": 0.5, "sticky": True}
 
 ALONE: dict[str, tuple[MeterSpec, float]] = {
     "regular": (meter((8,), 8), 5.0),
@@ -40,7 +39,6 @@ ALONE: dict[str, tuple[MeterSpec, float]] = {
     "incremental, by band": (meter((3, 8), (8, 9, 10), **INCREMENTAL), 3.0),
     "incremental, masked": (meter((8,), 8, **INCREMENTAL, **MASKED), 5.0),
     "incremental, ceiling": (meter((8,), 8, **INCREMENTAL, ceiling=0.5), 12.0),
-    "sticky": (meter((8,), 8, **STICKY), 11.0),
     "resets": (meter((8,), 8, **INCREMENTAL, resets=1), 5.0),
     "resets, by band": (meter((3, 8), (8, 9, 10), **INCREMENTAL, resets=1), 5.5),
 }

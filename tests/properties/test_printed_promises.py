@@ -37,7 +37,6 @@ from easeml_meter.core.signals import (
     NO_READING,
     REVERTED,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
     name_of,
 )
@@ -65,14 +64,6 @@ METERS: dict[str, dict[str, Any]] = {
         "loss": "absolute",
         "variance_ceiling": 0.04,
     },
-    "too spread sticky": {
-        "protocol": "incremental",
-        "loss": "absolute",
-        "variance_ceiling": 0.04,
-        "ceiling": 0.4,
-        "sticky": True,
-    },
-    "ceiling sticky": {"protocol": "incremental", "ceiling": 0.4, "sticky": True},
     "drawn": {"drawn": 0.3},
     "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
     "strata": {"stratum": "part", "strata": ("a", "b"), "weights": (0.5, 0.5)},
@@ -346,7 +337,6 @@ def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> Non
             answers.add(model.answer)
     odd = {"ceiling": ABOVE_CEILING, "masked": REVERTED, "no reading": NO_READING}
     odd |= {"drawn ceiling": ABOVE_CEILING, "too spread": TOO_SPREAD}
-    odd |= {"too spread sticky": UNCHANGED, "ceiling sticky": UNCHANGED}
     assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
     spec = spec_of(name, gap)
     if spec.curve:

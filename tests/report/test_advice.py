@@ -18,7 +18,6 @@ from easeml_meter.core.signals import (
     NO_READING,
     REVERTED,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
     State,
 )
@@ -66,7 +65,7 @@ def test_a_gap_that_was_there_from_the_start() -> None:
 
 
 @pytest.mark.parametrize("spec", [MASKING, INCREMENTAL])
-@pytest.mark.parametrize("last", [ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED])
+@pytest.mark.parametrize("last", [ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD])
 def test_nobody_is_told_to_carry_on_after_a_model_without_a_reading(
     spec: MeterSpec, last: int
 ) -> None:
@@ -134,7 +133,6 @@ def test_answers_without_a_band() -> None:
     assert "undone" in said([1, REVERTED], MASKING)
     assert "could not be measured" in said([NO_READING])
     assert "vary more than" in said([TOO_SPREAD])
-    assert "never which of the two" in said([ABOVE_CEILING, UNCHANGED])
 
 
 def test_an_incremental_meter_at_its_top_band_says_that_it_is_at_its_end() -> None:
@@ -201,7 +199,6 @@ def test_nobody_is_told_to_run_the_command_of_another_role(
         [REVERTED],
         [NO_READING],
         [TOO_SPREAD],
-        [ABOVE_CEILING, UNCHANGED],
         [1] * 9,
     ):
         view = session(answers, spec, phase=phase)

@@ -22,7 +22,7 @@ from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.questions.assumptions import gap_assumptions
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
 from easeml_meter.core.views import Signal
 from easeml_meter.report.gauge import plain
 from easeml_meter.report.palette import band_colours
@@ -71,7 +71,6 @@ def test_an_incremental_bar_starts_at_zero() -> None:
         (REVERTED, "reverted", "~/////3///"),
         (ABOVE_CEILING, "above ceiling", ".....1......"),
         (NO_READING, "no reading", ".....1......"),
-        (UNCHANGED, "unchanged", ".....1......"),
     ],
 )
 def test_every_answer_has_its_own_text(answer: int, words: str, sign: str) -> None:

@@ -19,7 +19,7 @@ from tests.report.sessions import (
 )
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, UNCHANGED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.report.page import html_page
 from easeml_meter.report.story import Story
 from easeml_meter.report.words import (
@@ -67,7 +67,7 @@ def test_shown_keeps_both_ends() -> None:
 
 
 def test_every_answer_has_words_of_its_own() -> None:
-    answers = [1, 2, 3, ABOVE_CEILING, REVERTED, NO_READING, UNCHANGED]
+    answers = [1, 2, 3, ABOVE_CEILING, REVERTED, NO_READING]
     assert len({answer_words(answer) for answer in answers}) == len(answers)
 
 

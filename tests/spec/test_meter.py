@@ -323,22 +323,6 @@ def test_steps(steps: object) -> None:
         ({"drawn": 0.2, "ceiling": 0.5, "above": -1}, "above", "-1"),
         ({"drawn": 0.2, "ceiling": 0.5, "above": 101}, "above", "101"),
         ({"ceiling": 0.5, "above": 1}, "above", "1"),
-        # sticky answers
-        ({"sticky": 1}, "sticky", "1"),
-        ({"sticky": True}, "sticky", "True"),
-        ({"sticky": True, "ceiling": 0.5}, "sticky", "True"),
-        ({"sticky": True, "protocol": "incremental"}, "sticky", "True"),
-        *(
-            ({"sticky": True, "protocol": "incremental", "ceiling": 0.5} | other, "sticky", "True")
-            for other in (
-                {},
-                {"resets": 1},
-                {"memory": 2},
-                {"reverts": (2,)},
-                {"masked_reverts": 1, "mask_above": 1},
-                {"tenants": (2, 2), "steps": 4, "handover": True},
-            )
-        ),
     ],
 )
 def test_refused(options: dict[str, Any], field: str, value: str) -> None:

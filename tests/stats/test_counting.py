@@ -56,26 +56,6 @@ def incremental(measured: tuple[int, ...]) -> Run:
     return told
 
 
-def sticky(measured: tuple[int, ...]) -> Run:
-    """Tell the largest measurement so far, and whether each outcome without a reading has come.
-
-    Where an outcome has come before, a maximum that stays may be due to it again.
-    """
-    told: Run = []
-    worst, come = 0, set[int]()
-    for signal in measured:
-        rises = signal > worst
-        worst = max(worst, signal)
-        if signal in SILENT and signal not in come:
-            come.add(signal)
-            told.append(SILENT[signal])
-        elif come and not rises:
-            told.append(("unchanged", None if signal in SILENT else worst))
-        else:
-            told.append((worst, worst))
-    return told
-
-
 def masked(reverts: int, cut: int, *, running_max: bool) -> Rule:
     """Tell "reverted" for signals above the cut, and undo the step, while reverts are left."""
 
@@ -192,34 +172,6 @@ def test_a_loss_of_ones_own_may_fail_and_that_is_an_answer(
     expected = models_by_level(happening, signals, everything)
     given = spec(signals, steps, ceiling=ceiling, protocol=protocol, loss="losses.py:mine")
     assert counted(given) == expected
-
-
-@sizes
-@pytest.mark.parametrize("may_fail", [False, True])
-@ceilings
-def test_sticky(signals: int, steps: int, ceiling: float | None, may_fail: bool) -> None:
-    loss = "losses.py:mine" if may_fail else "0-1"
-    happening = runs(sticky, signals, steps, ceiling=ceiling is not None, may_fail=may_fail)
-    expected = models_by_level(happening, signals, everything)
-    reasons = ceiling is not None or may_fail
-    options = {"ceiling": ceiling, "loss": loss, "protocol": "incremental", "sticky": reasons}
-    assert counted(spec(signals, steps, **options)) == expected
-
-
-@pytest.mark.parametrize(("signals", "steps"), [(5, 10), (3, 40), (1, 7)])
-def test_a_sticky_ceiling_multiplies_the_histories_by_less_than_one_more_than_the_steps(
-    signals: int, steps: int
-) -> None:
-    """Those of length t: of the plain meter, and with one of t steps that left the maximum."""
-    given = spec(signals, steps, protocol="incremental", ceiling=0.1, sticky=True)
-    lengths = [
-        math.comb(t + signals - 1, t) + (t * math.comb(t + signals - 2, t - 1) if t else 0)
-        for t in range(steps)
-    ]
-    plain = sum(math.comb(t + signals - 1, t) for t in range(steps))
-    total = math.exp(counting.log_sum(counting.log_models(given)))
-    assert total == pytest.approx(sum(lengths), rel=1e-12)
-    assert sum(lengths) <= (steps + 1) * plain
 
 
 @pytest.mark.parametrize("protocol", ["regular", "incremental"])

@@ -220,7 +220,6 @@ def oracle_upper(labels: int, tolerance: float, errors: int) -> float:
     return float(stats.binom.logsf(errors - 1, labels, errors / labels - tolerance))
 
 
-STICKY = {"protocol": "incremental", "ceiling": 0.1, "sticky": True}
 BY_BAND = [0.01, 0.02, 0.03, 0.04, 0.05]
 
 
@@ -235,10 +234,6 @@ BY_BAND = [0.01, 0.02, 0.03, 0.04, 0.05]
         ({"steps": 100, "ceiling": 0.1, "memory": 100}, 209_961),
         ({"steps": 32, "protocol": "incremental"}, 75_331),
         ({"steps": 100, "protocol": "incremental"}, 103_523),
-        ({"steps": 100, **STICKY, "count": "all"}, 46_753),
-        ({"steps": 100, **STICKY, "count": "all", "tolerance": BY_BAND}, 20_781),
-        ({"steps": 100, **STICKY}, 46_621),  # the page counts all histories of this one
-        ({"steps": 100, **STICKY, "tolerance": BY_BAND}, 20_781),
         ({"steps": 8, "delta": 0.1}, 31_523),
         ({"steps": 100, "tolerance": 0.05, "delta": 0.05}, 13_935),
         ({"steps": 10, "tolerance": 0.02, "delta": 0.05}, 10_356),

@@ -73,7 +73,6 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
     "--variance-ceiling", type=float, help='Answer "too spread" for losses that vary more.'
 )
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
-@click.option("--sticky", is_flag=True, help="Incremental: tell once why there is no reading.")
 @click.option("--top-up", type=int, help="Steps more, once fresh labels have joined the test set.")
 @click.option(
     "--clusters", is_flag=True, help="Rows belong together: one example is a cluster of them."

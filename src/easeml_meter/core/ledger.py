@@ -99,9 +99,9 @@ class Ledger:
         if not spec.bands:
             named = " and ".join(map(str, group))
             raise invalid("handover", named, "not needed: teams are counted as sharing answers")
-        if spec.sticky or spec.handover or not spec.tenants:
+        if spec.handover or not spec.tenants:
             named = " and ".join(map(str, group))
-            raise invalid("handover", named, "only between isolated teams, on a plain budget")
+            raise invalid("handover", named, "only between isolated teams")
 
     def shared_steps(self, group: Sequence[int]) -> int:
         """Give the steps, told ones included, that tenants have together after a hand-over.

@@ -25,7 +25,6 @@ ABOVE_CEILING = -1
 REVERTED = -2
 NO_READING = -3
 TOO_SPREAD = -4
-UNCHANGED = -5
 PASS = -6
 FAIL = -7
 BASELINE = -8
@@ -38,7 +37,6 @@ _NAMES = {
     REVERTED: "reverted",
     NO_READING: "no-reading",
     TOO_SPREAD: "too-spread",
-    UNCHANGED: "unchanged",
     PASS: "pass",
     FAIL: "fail",
     BASELINE: "baseline",
@@ -46,14 +44,8 @@ _NAMES = {
     TOO_FEW: "too-few",
     TOO_FAR: "too-far",
 }
-_REASONS = (ABOVE_CEILING, TOO_SPREAD, NO_READING, BELOW_FLOOR, TOO_FEW)
-"""Why a model has no reading, of which a sticky meter tells each once."""
 _SILENT = {
     NO_READING: "The model could not be measured on the hidden inputs: nothing is promised.",
-    UNCHANGED: (
-        "The worst band so far is unchanged: this model is in that band or a lower one, or "
-        "has no reading, as one before it. Nobody knows which, so nothing is promised."
-    ),
     TOO_FEW: "Too few rows are predicted positive on the test set: nothing is promised.",
     BASELINE: "Other models are compared with this one; nothing is promised about it.",
 }
@@ -81,15 +73,10 @@ class State:
     resets_used: int = 0
     above: int = 0
     """Answers "above the ceiling", where they are counted."""
-    raised: tuple[int, ...] = ()
-    """The reasons for no reading that a sticky meter has told."""
     passes: int = 0
     """Models that passed, where they are counted."""
     based: bool = False
     """Whether there is a model to compare others with."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "raised", tuple(self.raised))  # a list, as stored in JSON
 
 
 @dataclass(frozen=True)
@@ -180,8 +167,6 @@ class Rules:
             highest = math.ceil(1 / as_written(spec.drawn)) + 1
         lowest = state.top if self.incremental else 1
         found = [*range(lowest, highest + 1)]
-        if state.raised:
-            found[0] = UNCHANGED
         if spec.ceiling is not None:
             found.append(self.beyond)
         if spec.may_be_too_few:
@@ -192,7 +177,7 @@ class Rules:
             found.append(NO_READING)
         if masking:
             found.append(REVERTED)
-        return tuple(each for each in found if each not in state.raised)
+        return tuple(found)
 
     def answer(
         self,
@@ -214,10 +199,10 @@ class Rules:
         if not 0 <= test_loss <= 1:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
-            return self.unread(state, self.beyond)
+            return self.beyond
         most = spec.variance_ceiling
         if most is not None and as_written(variance) > as_written(most):
-            return self.unread(state, TOO_SPREAD)
+            return TOO_SPREAD
         told = self.merging(as_written(validation_loss))
         band = told.band_of(self.gap(validation_loss, test_loss))
         if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
@@ -225,18 +210,12 @@ class Rules:
         return self.read(state, band)
 
     def read(self, state: State, band: int) -> int:
-        """Return what is told of a model in this band: itself, or the worst one so far.
-
-        Once a sticky meter has told a reason for no reading, a maximum that stays may be due to
-        one more such model. Nobody knows, so no band and no promise is told with it.
-        """
-        if state.raised and band <= state.top:
-            return UNCHANGED
+        """Return what is told of a model in this band: itself, or the worst one so far."""
         return max(state.top, band) if self.incremental else band
 
     def unread(self, state: State, reason: int) -> int:
-        """Return what is told of a model without a reading; a sticky meter tells a reason once."""
-        return UNCHANGED if reason in state.raised else reason
+        """Return what is told of a model without a reading: the reason."""
+        return reason
 
     def after(self, state: State, answer: int) -> State:
         """Return the state once this was told."""
@@ -246,8 +225,6 @@ class Rules:
             return replace(state, top=answer)
         if answer == ABOVE_CEILING and self.spec.above is not None:
             return replace(state, above=state.above + 1)
-        if self.spec.sticky and answer in _REASONS:
-            return replace(state, raised=tuple(sorted({*state.raised, answer})))
         return state
 
     def ended(self, state: State, tenants: int = 1) -> bool:

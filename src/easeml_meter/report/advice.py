@@ -23,7 +23,6 @@ from easeml_meter.core.signals import (
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
 )
 from easeml_meter.core.views import SessionView, Signal, band_words
@@ -234,12 +233,6 @@ def _on_last(last: Signal) -> Iterator[Line]:
             None,
             "The last model failed. It may still be good: nothing is promised about a model that "
             "fails.",
-        )
-    elif last.answer == UNCHANGED:
-        yield (
-            None,
-            "The last model did not raise the worst band so far, or it has no reading, as a model "
-            "before it: the meter tells such a reason once, and never which of the two it is.",
         )
 
 

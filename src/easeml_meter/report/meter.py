@@ -22,7 +22,6 @@ from easeml_meter.core.signals import (
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
-    UNCHANGED,
 )
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.layout import PER_ROW, Layout
@@ -57,7 +56,7 @@ from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
 _ODD = (
-    *(ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL, BASELINE, TOO_FAR),
+    *(ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, PASS, FAIL, BASELINE, TOO_FAR),
     *(BELOW_FLOOR, TOO_FEW),
 )
 
@@ -259,8 +258,6 @@ def _glyph(answer: int) -> str:
         return element("path", d="M-4.5 0h9M-2-2.5L-4.5 0-2 2.5M2-2.5L4.5 0 2 2.5", **line)
     if answer == TOO_FEW:
         return element("path", d="M-3 3L3-3M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", **line)
-    if answer == UNCHANGED:
-        return element("path", d="M-4-2h8M-4 2h8", **line)
     if answer == BASELINE:
         return element("circle", cx=0, cy=0, r=4, **line)
     if answer == PASS:

@@ -21,7 +21,6 @@ from easeml_meter.core.signals import (
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
-    UNCHANGED,
 )
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
@@ -76,7 +75,6 @@ _GLYPHS = {
     REVERTED: "↶",
     NO_READING: "×",
     TOO_SPREAD: "↔",
-    UNCHANGED: "=",
     PASS: "✓",
     FAIL: "✗",
     BASELINE: "○",

@@ -91,20 +91,3 @@ def check_published(spec: MeterSpec) -> None:
     for name, value in beyond.items():
         if value is not None:
             raise invalid(name, value, "the paper has no count for it: leave out published")
-
-
-def check_sticky(spec: MeterSpec) -> None:
-    """Refuse answers that are told once where nobody has counted that."""
-    if not spec.sticky:
-        return
-    if spec.protocol is not Protocol.INCREMENTAL or not spec.silent_answers:
-        allowed = "an incremental meter with a ceiling, or with models that may fail"
-        raise invalid("sticky", True, f"only for {allowed}")
-    uncounted = {
-        "handover": spec.handover,
-        "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
-        "resets": spec.resets,
-        "memory": spec.memory is not None,
-    }
-    refuse_with("sticky", True, uncounted, "not with {}: nobody has proved that count")

@@ -30,7 +30,6 @@ from easeml_meter.spec.budgets import (
 from easeml_meter.spec.gaps import (
     check_drawn,
     check_published,
-    check_sticky,
     check_variance_ceiling,
 )
 from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
@@ -96,8 +95,6 @@ class MeterSpec:
     """Each model depends on at most this many last signals (an assumption about people)."""
     resets: int = 0
     """How often the incremental meter's maximum may be reset."""
-    sticky: bool = False
-    """Tell each reason why a model has no reading once, then only when the maximum rises."""
     sessions: int = 1
     inputs: str = "hidden"
     """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
@@ -153,7 +150,7 @@ class MeterSpec:
         lists = ("bands", "tenants", "reverts", "classes")
         for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
-        for name in ("published", "handover", "sticky", "clusters", "on_demand"):
+        for name in ("published", "handover", "clusters", "on_demand"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -195,7 +192,6 @@ class MeterSpec:
         check_reverts(self)
         check_memory_and_resets(self)
         check_published(self)
-        check_sticky(self)
         check_scores(self)
         check_window(self)
         check_top_up(self)
@@ -393,10 +389,7 @@ class MeterSpec:
 
     @property
     def silent_answers(self) -> int:
-        """The number of answers that promise nothing, and can come at any step.
-
-        On a sticky meter each of them comes once.
-        """
+        """The number of answers that promise nothing, and can come at any step."""
         ceilings = (None if self.merges else self.ceiling, self.variance_ceiling)
         silent = int(self.may_fail) + int(self.may_be_too_few)
         return sum(each is not None for each in ceilings) + silent

@@ -52,7 +52,6 @@ def check_question(spec: MeterSpec) -> None:
         "above": spec.above is not None,
         "ceiling": spec.ceiling is not None,
         "variance ceiling": spec.variance_ceiling is not None,
-        "sticky": spec.sticky,
         "reverts": spec.reverts,
         "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,

@@ -169,8 +169,7 @@ def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
 def _most_steps(spec: MeterSpec) -> int:
     """Return how many steps of a meter without a closed form are counted."""
     tops = spec.signals if spec.protocol is Protocol.INCREMENTAL else 1
-    reasons = spec.silent_answers if spec.sticky else 0
-    states = (1 + spec.masked_reverts + spec.resets + reasons) * tops
+    states = (1 + spec.masked_reverts + spec.resets) * tops
     return min(MAX_WALK, _MOST_WORK // (states * (spec.signals + spec.silent_answers)))
 
 

@@ -143,24 +143,6 @@ def incremental(signals: int, silent: int = 0, possible: int | None = None) -> F
     )
 
 
-def sticky(signals: int, reasons: int, possible: int | None = None) -> Feedback:
-    """The answer is the running maximum, and each of the `reasons` for no reading comes once.
-
-    A state is (reasons told, running maximum). Once one was told, it may be the reason of any
-    maximum that stays, which is then consistent with every truth: one answer more is possible.
-    """
-    possible = signals if possible is None else possible
-    tops = range(signals)
-    places = {state: i for i, state in enumerate(itertools.product(range(reasons + 1), tops))}
-
-    def onward(told: int, top: int) -> Moves:
-        bands = tops[top : top + possible + (told > 0)]
-        first_told = ((places[told + 1, top], reasons - told),) if told < reasons else ()
-        return (*((places[told, to], 1) for to in bands), *first_told)
-
-    return Feedback(tuple(top for _, top in places), tuple(itertools.starmap(onward, places)))
-
-
 def masked(
     signals: int,
     reverts: int,
@@ -249,8 +231,6 @@ def feedback_of(spec: MeterSpec, possible: int | None = None) -> Feedback:
         )
     if spec.resets:
         return with_resets(spec.signals, spec.resets, silent, possible)
-    if spec.sticky:
-        return sticky(spec.signals, silent, possible)
     if running_max:
         return incremental(spec.signals, silent, possible)
     return regular(possible + silent)

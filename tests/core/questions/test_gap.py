@@ -57,14 +57,12 @@ def test_answers_are_named() -> None:
     assert "reverted" in GapQuestion(spec_of(masked_reverts=2, mask_above=2)).answers
 
 
-def test_answers_of_scores_and_sticky_meters_are_named() -> None:
+def test_answers_of_scores_are_named() -> None:
     f1 = GapQuestion(spec_of(loss="f1[fraud]", floor=0.8))
     assert "below the floor" in f1.answers
     assert "above the ceiling" not in f1.answers
     precision = GapQuestion(spec_of(loss="precision[fraud]"))
     assert precision.answers[-1] == "too few predicted positives"
-    sticky = GapQuestion(spec_of(protocol="incremental", ceiling=0.1, sticky=True))
-    assert sticky.answers[-2:] == ("above the ceiling", "unchanged")
 
 
 @pytest.mark.parametrize(

@@ -85,11 +85,6 @@ def test_the_first_draft_is_a_meter() -> None:
 @pytest.mark.parametrize(
     ("fields", "name", "value"),
     [
-        (
-            {"protocol": "incremental", "sticky": "1", "ceiling": "0.3", "tolerance": "0.05"},
-            "sticky",
-            True,
-        ),
         ({"gap": "signed"}, "gap", Gap.SIGNED),
         ({"count": "all"}, "count", Count.ALL),
         ({"protocol": "incremental"}, "protocol", Protocol.INCREMENTAL),

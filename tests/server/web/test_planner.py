@@ -74,10 +74,6 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
             {"loss": "absolute", "variance_ceiling": "0.04"},
             {"loss": "absolute", "variance_ceiling": 0.04},
         ),
-        (
-            {"protocol": "incremental", "ceiling": "0.1", "sticky": "1"},
-            {"protocol": "incremental", "ceiling": 0.1, "sticky": True},
-        ),
     ],
 )
 def test_every_field_counts(form: dict[str, str], options: dict[str, object]) -> None:
@@ -179,7 +175,6 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"ceiling": "1e-320"}, "ceiling"),
         ({"loss": "losses.py:mine"}, "loss"),
         ({"variance_ceiling": "0.04"}, "variance ceiling"),
-        ({"sticky": "1"}, "sticky"),
         ({"price": "-1"}, "price"),
         ({"want": "money"}, "want"),
         ({"want": "steps"}, "labels"),

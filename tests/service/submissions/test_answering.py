@@ -29,7 +29,6 @@ from easeml_meter.core.signals import true_gap
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
-from easeml_meter.report.checks import checks
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.place import Workspace
@@ -232,29 +231,6 @@ def test_a_ceiling(tmp_path: Path) -> None:
     told = session.submit(n // 2, 10, model="a")
     assert (told.name, told.band, told.tolerance) == ("above-ceiling", None, None)
     assert session.submit(0, 0, model="b").band == 1
-
-
-def test_a_sticky_meter_tells_once_that_a_model_is_above_the_ceiling(tmp_path: Path) -> None:
-    """What was told is kept in the books, and the answers are right when they are checked."""
-    spec = small_spec(protocol="incremental", ceiling=0.3, sticky=True, steps=5)
-    session = make_session(tmp_path, spec)
-    n, known = len(session.test_labels), len(session.validation_labels)
-    told = [
-        session.submit(n // 2, 0, model="above"),
-        session.submit(n // 2 + 1, 0, model="above again"),
-        session.submit(0, 0, model="below"),
-        session.submit(0, known // 5, model="apart"),
-        session.submit(1, 0, model="below again"),
-    ]
-    names = ["above-ceiling", "unchanged", "unchanged", "2", "unchanged"]
-    assert [each.name for each in told] == names
-    assert [each.tolerance for each in told] == [None, None, None, 0.25, None]
-    assert told[1].promise == told[2].promise
-    assert "nothing is promised" in told[2].promise
-    assert session.meter.audit().problems == ()
-    session.meter.release()
-    found = checks(session.meter.history()[0])
-    assert [check.right for check in found] == [True] * 5
 
 
 @pytest.mark.parametrize(

@@ -142,9 +142,6 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
         )
         at_most_three = drawn.replace(ceiling=ceiling, above=_MOST_ABOVE)
         below = worst.replace(ceiling=ceiling)
-        once = (
-            f'the worst band so far; "above {ceiling:g}" once, then "unchanged", which says nothing'
-        )
         found += [
             (
                 f"ceiling {ceiling:g}",
@@ -153,7 +150,6 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
             ),
             (f"drawn {apart:g}, ceiling {ceiling:g}", at_most_three, few),
             (f"incremental, ceiling {ceiling:g}", below, f"the worst band so far; {silent}"),
-            (f"sticky, ceiling {ceiling:g}", below.replace(sticky=True), once),
         ]
     ideal = spec.replace(protocol=Protocol.INDEPENDENT)
     found.append(("no adaptivity", ideal, "that nobody acts on an answer: a limit, not a meter"))

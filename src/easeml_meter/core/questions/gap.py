@@ -80,7 +80,6 @@ class GapQuestion(Question):
             "above the ceiling": spec.ceiling is not None and spec.floor is None,
             "too spread": spec.variance_ceiling is not None,
             TOO_FEW: spec.may_be_too_few,
-            "unchanged": spec.sticky,
             "reverted": spec.masked_reverts > 0,
             "no reading": spec.may_fail,
         }
@@ -217,8 +216,6 @@ class GapQuestion(Question):
             excuse += f' (or is reported as "too spread": losses that vary more than {spread})'
         if spec.may_be_too_few:
             excuse += TOO_FEW_EXCUSED
-        if spec.sticky:
-            excuse += ' (or is reported as "unchanged", which promises nothing)'
         # A running maximum may be another model's band: its lower edge says nothing of this one.
         edges = (
             "is at most the upper edge of the reported band plus that tolerance"
@@ -351,7 +348,6 @@ class GapQuestion(Question):
             "floor": spec.floor,
             "variance_ceiling": spec.variance_ceiling,
             "above": spec.above,
-            "sticky": spec.sticky,
             "top_up": plan.top_up,
             "strata": spec.stratum_rows(plan.labels) if spec.stratified else None,
         }

@@ -65,7 +65,6 @@ DEFAULTS = {
     "above": "",
     "loss": "0-1",
     "variance_ceiling": "",
-    "sticky": "",
     "tenants": "",
     "handover": "",
     "models": "",
@@ -78,7 +77,7 @@ WANTS = {
     "tolerance": "how exact my labels can be",
 }
 """What can be asked; the other two are given."""
-_CHOICES = ("sticky", "handover", "models", "clusters")
+_CHOICES = ("handover", "models", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
 _MORE = "meter plan takes more"
 _MOST_MASKED = 300
