@@ -290,7 +290,7 @@ upper = 1.0
 tolerance = 0.1
 """
     _keys = (
-        *("loss", "steps", "delta", "sessions", "tenants", "protocol", "resets", "masked_reverts"),
+        *("loss", "steps", "delta", "sessions", "tenants", "protocol", "resets"),
         *("models", "inputs", "classes", "handover", "gap", "ceiling", "memory", "kept"),
     )
     _values = (

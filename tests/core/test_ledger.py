@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed, required_labels
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
 
@@ -27,16 +27,8 @@ METERS: dict[str, dict[str, Any]] = {
     "regular, kl": {"bound": "kl"},
     "regular, ceiling": {"ceiling": 0.2},
     "regular, own loss": {"loss": "module:function"},
-    "regular, masked": {"masked_reverts": 3, "mask_above": 2},
     "incremental": {"protocol": "incremental"},
     "incremental, nonuniform": {"protocol": "incremental", "tolerance": BY_BAND},
-    "incremental, masked, ceiling": {
-        "protocol": "incremental",
-        "tolerance": BY_BAND,
-        "masked_reverts": 2,
-        "mask_above": 2,
-        "ceiling": 0.3,
-    },
     "incremental, resets": {"protocol": "incremental", "resets": 2},
     "tenants": {"tenants": (6, 4)},
     "handover": {"tenants": (6, 4), "handover": True},
@@ -171,7 +163,7 @@ def test_the_battery_and_the_steps_left_agree_with_what_is_accepted(
 def test_impossible_answers_are_refused_and_change_nothing(name: str) -> None:
     ledger, account = books(name), Account()
     possible = ledger.rules.answers(account.state)
-    for answer in {0, 6, -4, 99, NO_READING, ABOVE_CEILING, REVERTED, 1, 5} - set(possible):
+    for answer in {0, 6, -4, 99, NO_READING, ABOVE_CEILING, 1, 5} - set(possible):
         with pytest.raises(InvalidInput, match="answer"):
             ledger.record(account, answer)
     assert account == Account()
@@ -186,15 +178,6 @@ def test_an_incremental_meter_never_goes_back_but_after_a_reset() -> None:
     assert (account.steps, account.state.top, account.state.resets_used) == (3, 2, 1)
     with pytest.raises(InvalidInput, match="no reset is left"):
         books("incremental").reset(Account())
-
-
-def test_masked_reverts_are_entered_while_any_is_left() -> None:
-    ledger = books("regular, masked")
-    account = ledger.replay([REVERTED, 1, REVERTED, 2, REVERTED])
-    assert account.state.reverts_used == 3
-    with pytest.raises(InvalidInput):
-        ledger.record(account, REVERTED)
-    assert ledger.record(account, 5).steps == 6
 
 
 @every

@@ -29,13 +29,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "incremental, by band": {"protocol": "incremental", "tolerance": BY_BAND},
     "resets": {"protocol": "incremental", "resets": 1},
     "resets, by band": {"protocol": "incremental", "resets": 1, "tolerance": BY_BAND},
-    "masked": {"masked_reverts": 2, "mask_above": 1},
-    "masked, incremental": {
-        "masked_reverts": 1,
-        "mask_above": 2,
-        "protocol": "incremental",
-        "tolerance": BY_BAND,
-    },
     "tenants": {"tenants": (2, 1, 1)},
     "tenants, incremental": {
         "tenants": (1, 1, 2),
@@ -71,12 +64,12 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "tolerance": BY_BAND,
     },
 }
-NARROW = ("regular", "incremental, by band", "masked")
+NARROW = ("regular", "incremental, by band")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
-CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets", "masked")
+CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets")
 """Also attacked with a ceiling."""
 CONSISTENT = (
-    *("regular", "regular, by band", "incremental", "resets", "masked", "masked, incremental"),
+    *("regular", "regular, by band", "incremental", "resets"),
     *("tenants", "hand-over", "memory", "reverts", "measuring can fail", "too spread"),
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""

@@ -165,7 +165,6 @@ KINDS = {
     "handed over": Kind(small_spec(steps=6, tenants=(3, 3)), handed_over, extra=20),
     "incremental": Kind(small_spec(protocol="incremental")),
     "reset": Kind(small_spec(protocol="incremental", resets=1), reset),
-    "masked": Kind(small_spec(masked_reverts=1, mask_above=1)),
     "last session": Kind(small_spec(steps=3, sessions=2)),
 }
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import INCREMENTAL, MASKING, SPEC, released, session
+from tests.report.sessions import INCREMENTAL, LIMITED, SPEC, released, session
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.spec import MeterSpec
@@ -21,7 +21,7 @@ def told(view: SessionView, step: int, answer: int) -> SessionView:
     return replace(view, signals=signals)
 
 
-@pytest.mark.parametrize("spec", [SPEC, MASKING, INCREMENTAL], ids=["plain", "mask", "worst"])
+@pytest.mark.parametrize("spec", [SPEC, LIMITED, INCREMENTAL], ids=["plain", "mask", "worst"])
 @given(pairs=st.lists(st.none() | st.tuples(losses, losses), min_size=1, max_size=12))
 def test_what_the_rules_answer_is_right(
     spec: MeterSpec, pairs: list[tuple[float, float] | None]
@@ -30,7 +30,7 @@ def test_what_the_rules_answer_is_right(
     assert [check.right for check in found] == [None if pair is None else True for pair in pairs]
 
 
-@pytest.mark.parametrize("answer", [1, 3, 4, 5, ABOVE_CEILING, REVERTED])
+@pytest.mark.parametrize("answer", [1, 3, 4, 5, ABOVE_CEILING])
 def test_another_answer_is_wrong(answer: int) -> None:
     view = told(released(SPEC, [(0.1, 0.11), (0.1, 0.14)]), 2, answer)
     first, second = checks(view)

@@ -56,14 +56,11 @@ def specs(draw: st.DrawFn) -> MeterSpec:
     }
     if options["protocol"] is Protocol.INCREMENTAL:
         special["resets"] = {"resets": draw(st.integers(1, 5))}
-    if signals > 1 and steps > 1:
-        special["masked"] = {"masked_reverts": 1, "mask_above": draw(st.integers(1, signals - 1))}
     if options["protocol"] in (Protocol.REGULAR, Protocol.INCREMENTAL):
         options |= special[draw(st.sampled_from(sorted(special)))]
     if options["ceiling"] is None and not set(options) & {
         "memory",
         "resets",
-        "masked_reverts",
     }:
         options["published"] = draw(st.booleans())
     return MeterSpec.uniform(
@@ -288,14 +285,6 @@ def test_steps(steps: object) -> None:
         ({"reverts": (1, 2.0)}, "reverts", "2.0"),
         ({"reverts": (1,), "memory": 2}, "reverts", "'with memory'"),
         ({"reverts": (1,), "protocol": "resampling"}, "reverts", "'with the resampling"),
-        # masked reverts
-        ({"masked_reverts": 2}, "masked reverts", "'2 reverts, above band 0'"),
-        ({"mask_above": 1}, "masked reverts", "'0 reverts, above band 1'"),
-        ({"masked_reverts": -1, "mask_above": 1}, "masked reverts", "-1"),
-        ({"masked_reverts": 10, "mask_above": 1}, "masked reverts", "10"),
-        ({"masked_reverts": 2, "mask_above": 3}, "mask above", "3"),
-        ({"masked_reverts": 2, "mask_above": -1}, "mask above", "-1"),
-        ({"masked_reverts": 1, "mask_above": 1, "reverts": (1,)}, "reverts", "[1]"),
         # memory and resets
         ({"memory": -1}, "memory", "-1"),
         ({"memory": 1.5}, "memory", "1.5"),
@@ -309,7 +298,6 @@ def test_steps(steps: object) -> None:
         ({"published": True, "ceiling": 0.1}, "ceiling", "0.1"),
         ({"published": True, "memory": 0}, "memory", "0"),
         ({"published": True, "resets": 1, "protocol": "incremental"}, "resets", "1"),
-        ({"published": True, "masked_reverts": 1, "mask_above": 1}, "masked reverts", "1"),
         ({"gap": "relative"}, "gap", "'relative'"),
         # drawn edges
         ({"drawn": 0}, "drawn", "0.0"),
@@ -341,7 +329,6 @@ def test_refused(options: dict[str, Any], field: str, value: str) -> None:
     [
         ({"protocol": "incremental"}, "the incremental protocol"),
         ({"protocol": "independent"}, "the independent protocol"),
-        ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
         ({"reverts": (1,)}, "reverts"),
         ({"memory": 0}, "memory"),
         ({"resets": 1}, "resets"),
@@ -359,7 +346,6 @@ def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
     ("options", "named"),
     [
         ({"protocol": "incremental"}, "the incremental protocol"),
-        ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
         ({"reverts": (1,)}, "reverts"),
         ({"memory": 0}, "memory"),
         ({"published": True}, "published"),

@@ -56,26 +56,6 @@ def incremental(measured: tuple[int, ...]) -> Run:
     return told
 
 
-def masked(reverts: int, cut: int, *, running_max: bool) -> Rule:
-    """Tell "reverted" for signals above the cut, and undo the step, while reverts are left."""
-
-    def rule(measured: tuple[int, ...]) -> Run:
-        told: Run = []
-        used, worst = 0, 0
-        for signal in measured:
-            if signal in SILENT:
-                told.append(SILENT[signal])
-            elif used < reverts and signal + 1 > cut:
-                used += 1
-                told.append(("reverted", signal))
-            else:
-                worst = max(worst, signal) if running_max else signal
-                told.append((worst, worst))
-        return told
-
-    return rule
-
-
 def with_resets(resets: int, signals: int, steps: int, *, ceiling: bool = False) -> Iterator[Run]:
     """Yield all runs of the incremental meter, for resets before any `resets` or fewer steps."""
     for count in range(resets + 1):
@@ -172,23 +152,6 @@ def test_a_loss_of_ones_own_may_fail_and_that_is_an_answer(
     expected = models_by_level(happening, signals, everything)
     given = spec(signals, steps, ceiling=ceiling, protocol=protocol, loss="losses.py:mine")
     assert counted(given) == expected
-
-
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
-@pytest.mark.parametrize(
-    ("signals", "steps", "reverts"),
-    [(m, t, b) for m, t in SIZES for b in (1, 2, 3) if m > 1 and t > b],
-)
-@ceilings
-def test_masked_reverts(
-    signals: int, steps: int, ceiling: float | None, protocol: str, reverts: int
-) -> None:
-    for cut in range(1, signals):
-        rule = masked(reverts, cut, running_max=protocol == "incremental")
-        happening = runs(rule, signals, steps, ceiling=ceiling is not None)
-        expected = models_by_level(happening, signals, everything)
-        options = {"protocol": protocol, "masked_reverts": reverts, "mask_above": cut}
-        assert counted(spec(signals, steps, ceiling=ceiling, **options)) == expected, cut
 
 
 def strategies(signals: int, steps: int, resets: int, weights: Sequence[float]) -> Iterator[float]:
@@ -356,21 +319,18 @@ def test_incremental_closed_form(signals: int, steps: int, data: st.DataObject) 
         assert sum(walked) == math.comb(signals + steps - 1, signals)
 
 
-@given(some_signals, walked_steps, st.integers(0, 3), st.booleans(), st.booleans())
+@given(some_signals, walked_steps, st.booleans(), st.booleans())
 def test_a_walk_gives_what_each_number_of_steps_gives(
-    signals: int, steps: int, reverts: int, running_max: bool, with_ceiling: bool
+    signals: int, steps: int, running_max: bool, with_ceiling: bool
 ) -> None:
     options: dict[str, Any] = {"protocol": "incremental" if running_max else "regular"}
-    if reverts and signals > 1:
-        options |= {"masked_reverts": reverts, "mask_above": 1}
     if with_ceiling:
         options["ceiling"] = 0.1
-    given_spec = spec(signals, steps + reverts, **options)
+    given_spec = spec(signals, steps, **options)
     tails = (-1.0, -1.5, -3.0, *[-4.0] * signals)[:signals]
-    walk = dict(itertools.islice(counting.walk(given_spec, tails), steps + reverts))
-    for at in (steps, steps + reverts):
-        expected = counting.log_weighed(given_spec, tails, at)
-        assert walk[at] == pytest.approx(expected, rel=1e-13, abs=1e-13)
+    walk = dict(itertools.islice(counting.walk(given_spec, tails), steps))
+    expected = counting.log_weighed(given_spec, tails, steps)
+    assert walk[steps] == pytest.approx(expected, rel=1e-13, abs=1e-13)
 
 
 def test_a_walk_starts_after_the_fixed_reverts() -> None:
@@ -401,7 +361,7 @@ def test_counts_with_millions_of_digits_are_never_written_out() -> None:
 
 
 def test_too_long_a_walk_is_refused_in_one_line() -> None:
-    long = spec(3, counting.MAX_WALK + 1, masked_reverts=1, mask_above=1)
+    long = spec(3, counting.MAX_WALK + 1, protocol="incremental", ceiling=0.1)
     with pytest.raises(InvalidInput, match=r"^steps: 10001 given, at most 10,000 .*$"):
         counting.log_models(long)
 
@@ -431,8 +391,6 @@ def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
     [
         {"protocol": "incremental", "resets": 100_000, "steps": 10**6, "signals": 20},
         {"protocol": "incremental", "resets": 1_000, "steps": 10_000, "signals": 50},
-        {"protocol": "incremental", "masked_reverts": 1_000, "mask_above": 1, "steps": 10_000},
-        {"masked_reverts": 700, "mask_above": 1, "steps": 7_000},
         {"memory": 9_000, "steps": 10_000, "protocol": "incremental", "signals": 100},
     ],
 )

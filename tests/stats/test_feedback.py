@@ -111,9 +111,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "ceiling, incremental": {"protocol": "incremental", "ceiling": 0.5},
     "no reading": {"loss": "losses.py:mine"},
     "no reading, incremental": {"protocol": "incremental", "models": True},
-    "masked": {"masked_reverts": 1, "mask_above": 1},
-    "masked, incremental": {"protocol": "incremental", "masked_reverts": 1, "mask_above": 1},
-    "two masked, incremental": {"protocol": "incremental", "masked_reverts": 2, "mask_above": 1},
     "resets": {"protocol": "incremental", "resets": 1},
     "signed": {"gap": "signed"},
 }
@@ -131,7 +128,7 @@ def test_the_count_covers_the_largest_tree(edges: tuple[int, ...], options: dict
 
 @pytest.mark.parametrize(
     "name",
-    ["regular", "incremental", "masked", "resets", "signed", "ceiling"],
+    ["regular", "incremental", "resets", "signed", "ceiling"],
 )
 @pytest.mark.parametrize("edges", [(4,), (4, 8), (4, 8, 12), (2, 4, 6), (1, 2, 3)], ids=str)
 def test_the_count_is_the_largest_tree(edges: tuple[int, ...], name: str) -> None:
@@ -229,7 +226,6 @@ def test_the_best_adversary_of_a_small_world(
         ((3, 8), (8, 9, 10), 3, {"resets": 2}),
         ((3, 8), (4, 8, 10), 2, {}),
         ((3, 8), (8, 9, 10), 3, {}),
-        ((3, 8), (8, 9, 10), 3, {"masked_reverts": 1, "mask_above": 1}),
     ],
     ids=str,
 )
@@ -326,9 +322,8 @@ def test_the_published_analysis_counts_all_answers() -> None:
 
 
 def test_a_rule_with_choices_is_covered_by_its_moves() -> None:
-    for options in ({"resets": 2}, {"masked_reverts": 2, "mask_above": 2}):
-        spec = meter((4, 8, 12), 2, steps=6, protocol="incremental", **options)
-        feedback: Feedback = feedback_of(spec)
-        every = sum(counting.models(feedback, 6))
-        largest = next(itertools.islice(feedback.log_largest((0.0,) * 4), 5, None))
-        assert largest <= math.log(every) + 1e-12
+    spec = meter((4, 8, 12), 2, steps=6, protocol="incremental", resets=2)
+    feedback: Feedback = feedback_of(spec)
+    every = sum(counting.models(feedback, 6))
+    largest = next(itertools.islice(feedback.log_largest((0.0,) * 4), 5, None))
+    assert largest <= math.log(every) + 1e-12

@@ -127,13 +127,6 @@ def test_exact_with_millions_of_labels_over_every_error_count(row: Row) -> None:
     assert_meets(row)
 
 
-@pytest.mark.parametrize("row", GOLDEN["masked_revert"], ids=name_of)
-def test_masked_reverts(row: Row) -> None:
-    bare = {"m": row["m"], "steps": row["steps"], "meter": "regular"}
-    spec = spec_of(bare, masked_reverts=row["reverts"], mask_above=row["cut"])
-    assert sum(counting.models(feedback_of(spec), spec.steps)) == int(row["models"])
-
-
 @pytest.mark.parametrize("row", GOLDEN["resets"], ids=name_of)
 def test_resets(row: Row) -> None:
     spec = spec_of(row | {"meter": "incremental"}, resets=row["resets"])

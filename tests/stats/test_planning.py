@@ -35,14 +35,11 @@ METERS: dict[str, dict[str, Any]] = {
     "regular": {},
     "regular, by band": {"tolerance": BY_BAND},
     "regular, ceiling": {"ceiling": 0.1},
-    "regular, masked": {"masked_reverts": 3, "mask_above": 1},
-    "regular, masked, ceiling": {"masked_reverts": 3, "mask_above": 2, "ceiling": 0.2},
     "regular, reverts": {"reverts": (2, 5)},
     "regular, memory": {"memory": 2},
     "incremental": {"protocol": "incremental"},
     "incremental, by band": {"protocol": "incremental", "tolerance": BY_BAND},
     "incremental, ceiling": {"protocol": "incremental", "tolerance": BY_BAND, "ceiling": 0.1},
-    "incremental, masked": {"protocol": "incremental", "masked_reverts": 2, "mask_above": 1},
     "incremental, resets": {"protocol": "incremental", "tolerance": BY_BAND, "resets": 2},
     "incremental, reverts": {"protocol": "incremental", "reverts": (1, 4, 9)},
     "incremental, memory": {"protocol": "incremental", "tolerance": BY_BAND, "memory": 1},
@@ -246,11 +243,9 @@ def test_supported_steps_stop_somewhere() -> None:
     assert supported_steps(meter(protocol="independent"), 10**6).spec.steps == MAX_STEPS
 
 
-@pytest.mark.parametrize("options", [{}, {"masked_reverts": 3, "mask_above": 1}])
-def test_too_few_labels_for_any_step_say_how_many_are_needed(options: dict[str, Any]) -> None:
-    spec = meter(**options)
-    first = spec.masked_reverts + 1
-    needed = required_labels(spec.replace(steps=first)).labels
+def test_too_few_labels_for_any_step_say_how_many_are_needed() -> None:
+    spec = meter()
+    needed = required_labels(spec.replace(steps=1)).labels
     with pytest.raises(InvalidInput, match=rf"^labels: 99 given, too few .*: {needed:,} needed$"):
         supported_steps(spec, 99)
 
@@ -404,7 +399,6 @@ def about_people(spec: MeterSpec) -> list[str]:
         {},
         {"protocol": "incremental", "tolerance": BY_BAND},
         {"ceiling": 0.1},
-        {"masked_reverts": 3, "mask_above": 1},
         {"protocol": "incremental", "resets": 2},
         {"protocol": "resampling"},
         {"tenants": (5, 7), "handover": True},

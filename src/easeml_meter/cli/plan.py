@@ -64,8 +64,6 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--tenants", help="Steps of each isolated team, such as 5,5.")
 @click.option("--handover", is_flag=True, help="Teams start from each other's checkpoints.")
 @click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")
-@click.option("--masked-reverts", type=int, help="Steps the meter may undo unreported.")
-@click.option("--mask-above", type=int, help="Bands above this one are masked.")
 @click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
 @click.option("--resets", type=int, help="How often an incremental meter's maximum may restart.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
@@ -240,7 +238,7 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
             example = "meter plan --steps 10 --tolerance 0.01"
             raise invalid("steps", None, f"say --steps, or --labels to ask for them: {example}")
         # The question asks for them; the first number of steps that its options allow.
-        least = [1, given.get("masked_reverts", 0) + 1, *given.get("reverts", ())]
+        least = [1, *given.get("reverts", ())]
         given["steps"] = sum(given.get("tenants", ())) or max(least)
     elif labels is not None and tolerances is None:
         tolerances = [0.1]  # only the ratios matter: the question asks for the scale

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from easeml_meter.core.views import Signal
 
 ABOVE_CEILING = -1
-REVERTED = -2
 NO_READING = -3
 TOO_SPREAD = -4
 PASS = -6
@@ -34,7 +33,6 @@ TOO_FEW = -12
 
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
-    REVERTED: "reverted",
     NO_READING: "no-reading",
     TOO_SPREAD: "too-spread",
     PASS: "pass",
@@ -69,7 +67,6 @@ class State:
 
     top: int = 1
     """The running maximum of an incremental meter; 1 before anything was told."""
-    reverts_used: int = 0
     resets_used: int = 0
     above: int = 0
     """Answers "above the ceiling", where they are counted."""
@@ -161,8 +158,7 @@ class Rules:
     def answers(self, state: State) -> tuple[int, ...]:
         """List every answer that may come next, the most usual one first."""
         spec = self.spec
-        masking = state.reverts_used < spec.masked_reverts
-        highest = spec.mask_above if masking else spec.signals
+        highest = spec.signals
         if spec.drawn is not None:
             highest = math.ceil(1 / as_written(spec.drawn)) + 1
         lowest = state.top if self.incremental else 1
@@ -175,8 +171,6 @@ class Rules:
             found.append(TOO_SPREAD)
         if spec.may_fail:
             found.append(NO_READING)
-        if masking:
-            found.append(REVERTED)
         return tuple(found)
 
     def answer(
@@ -204,10 +198,7 @@ class Rules:
         if most is not None and as_written(variance) > as_written(most):
             return TOO_SPREAD
         told = self.merging(as_written(validation_loss))
-        band = told.band_of(self.gap(validation_loss, test_loss))
-        if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
-            return REVERTED
-        return self.read(state, band)
+        return self.read(state, told.band_of(self.gap(validation_loss, test_loss)))
 
     def read(self, state: State, band: int) -> int:
         """Return what is told of a model in this band: itself, or the worst one so far."""
@@ -219,8 +210,6 @@ class Rules:
 
     def after(self, state: State, answer: int) -> State:
         """Return the state once this was told."""
-        if answer == REVERTED:
-            return replace(state, reverts_used=state.reverts_used + 1)
         if answer > 0 and self.incremental:
             return replace(state, top=answer)
         if answer == ABOVE_CEILING and self.spec.above is not None:
@@ -243,21 +232,16 @@ class Rules:
         return state.top - 1 if self.incremental else 0
 
     def tolerance(self, answer: int) -> float | None:
-        """Return the tolerance promised with an answer; None where there is no reading.
-
-        A reverted model lies in some band above the cut, so it has at least that tolerance.
-        """
-        if answer > 0:
-            return self.spec.tolerances[answer - 1 if self.spec.drawn is None else 0]
-        return self.spec.tolerances[self.spec.mask_above] if answer == REVERTED else None
+        """Return the tolerance promised with an answer; None where there is no reading."""
+        if answer < 1:
+            return None
+        return self.spec.tolerances[answer - 1 if self.spec.drawn is None else 0]
 
     def range_of(self, answer: int) -> tuple[float, float] | None:
         """Return the edges of the empirical gap that an answer tells; None without a reading.
 
         An incremental answer tells an upper edge only: the gap is at most the worst so far.
         """
-        if answer == REVERTED:
-            return self.spec.bands[self.spec.mask_above].lower, 1.0
         if answer < 1:
             return None
         if self.spec.drawn is not None:

@@ -19,7 +19,6 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
-    REVERTED,
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
@@ -199,9 +198,6 @@ def _on_last(last: Signal) -> Iterator[Line]:
             "reports nothing else about it.",
         )
         yield Role.DEVELOPER, "submit a model that is seldom far off."
-    elif last.answer == REVERTED:
-        yield None, "The last step was undone."
-        yield Role.DEVELOPER, "go back to the model before it and try something else."
     elif last.answer == NO_READING:
         yield (
             None,

@@ -16,7 +16,6 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
-    REVERTED,
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
@@ -106,8 +105,6 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
         return rules.beyond
     if spec.variance_ceiling is not None and (truth.variance or 0) > spec.variance_ceiling:
         return TOO_SPREAD
-    if state.reverts_used < spec.masked_reverts and truth.band > spec.mask_above:
-        return REVERTED
     return rules.read(state, truth.band)
 
 

@@ -16,7 +16,6 @@ from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.gauge import (
     DARK,
     LIT,
-    MASKED,
     SOFT,
     Gauge,
     headline,
@@ -140,7 +139,7 @@ def _gauge(signal: Signal) -> str:
     if not gauge.cell:
         return ""
     colour = TRACK if signal.band is None else answer_colour(signal)
-    paint = {LIT: colour, SOFT: TOLERANCE, DARK: TRACK, MASKED: TOLERANCE}
+    paint = {LIT: colour, SOFT: TOLERANCE, DARK: TRACK}
     parts, left = [], 1.0
     for kind, chars in gauge.runs(dict.fromkeys(paint, " ")):
         width = len(chars) * _CHARACTER

@@ -17,7 +17,6 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
-    REVERTED,
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
@@ -28,7 +27,6 @@ from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.gauge import (
     DARK,
     LIT,
-    MASKED,
     SOFT,
     Gauge,
     filled_cells,
@@ -72,7 +70,6 @@ _MOST_COLUMNS = 20
 _MOST_ROWS = 12
 _GLYPHS = {
     ABOVE_CEILING: "▲",
-    REVERTED: "↶",
     NO_READING: "×",
     TOO_SPREAD: "↔",
     PASS: "✓",
@@ -94,12 +91,11 @@ def terminal(signal: Signal) -> Group:
     parts: list[RenderableType] = [Text(headline(signal), style="bold")]
     if gauge.cell:
         row = Text("  ", no_wrap=True, overflow="crop")
-        masked = f"bold {text_on(_GREY)} on {_GREY}"
-        for kind, chars in gauge.runs({LIT: _BLOCK, SOFT: "▒", DARK: "·", MASKED: "╱"}):
+        for kind, chars in gauge.runs({LIT: _BLOCK, SOFT: "▒", DARK: "·"}):
             if kind == LIT:
                 row.append_text(_solid(chars, signal))
             else:
-                row.append(chars, style=masked if kind == MASKED else _GREY)
+                row.append(chars, style=_GREY)
         edges = Text(f"  {gauge.edges()}", style=_GREY, no_wrap=True, overflow="crop")
         parts += [row, edges]
     parts += [Padding(Text(line), (0, 2)) for line in told_lines(signal)]

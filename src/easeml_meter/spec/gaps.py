@@ -36,7 +36,6 @@ def check_drawn(spec: MeterSpec) -> None:
         "published": spec.published,
         'count = "all"': spec.count is Count.ALL,
         "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
         "resets": spec.resets,
         "memory": spec.memory is not None,
     }
@@ -80,7 +79,6 @@ def check_published(spec: MeterSpec) -> None:
     beyond = {
         "ceiling": spec.ceiling,
         "variance ceiling": spec.variance_ceiling,
-        "masked reverts": spec.masked_reverts or None,
         "memory": spec.memory,
         "resets": spec.resets or None,
     }

@@ -87,10 +87,6 @@ class MeterSpec:
     """Tenants may start from each other's checkpoints."""
     reverts: tuple[int, ...] = ()
     """Steps, fixed in advance, that are undone (the paper's time travel)."""
-    masked_reverts: int = 0
-    """How many steps the meter itself may undo without telling the signal."""
-    mask_above: int = 0
-    """Signals above this one are masked while masked reverts are left."""
     memory: int | None = None
     """Each model depends on at most this many last signals (an assumption about people)."""
     resets: int = 0
@@ -359,10 +355,10 @@ class MeterSpec:
         the true loss is at least the ceiling minus the tolerance. A test set that counts all
         histories keeps its edges, and so do meters whose bands are remembered.
         """
-        plain = not self.masked_reverts and self.memory is None
         # A variance ceiling is not looked at above the ceiling, so its tail promises nothing there.
         fixed = self.protocol is Protocol.REGULAR and self.drawn is self.variance_ceiling is None
-        return self.ceiling is not None and self.count is Count.CONSISTENT and plain and fixed
+        plain = self.count is Count.CONSISTENT and self.memory is None
+        return self.ceiling is not None and plain and fixed
 
     @property
     def judged(self) -> bool:

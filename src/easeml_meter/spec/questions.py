@@ -53,7 +53,6 @@ def check_question(spec: MeterSpec) -> None:
         "ceiling": spec.ceiling is not None,
         "variance ceiling": spec.variance_ceiling is not None,
         "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,
         "resets": spec.resets,
         "passes and isolated teams": spec.passes is not None and spec.tenants and not spec.handover,

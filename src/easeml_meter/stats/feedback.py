@@ -143,50 +143,6 @@ def incremental(signals: int, silent: int = 0, possible: int | None = None) -> F
     )
 
 
-def masked(
-    signals: int,
-    reverts: int,
-    cut: int,
-    *,
-    running_max: bool,
-    silent: int = 0,
-    possible: int | None = None,
-) -> Feedback:
-    """Answer signals above `cut` only by "reverted", and undo the step, while reverts are left.
-
-    A state is (reverts used, running maximum); a regular meter has no maximum to remember. Of the
-    possible bands, some may lie above the cut or none.
-    """
-    possible = signals if possible is None else possible
-    tops = range(signals) if running_max else range(1)
-    places = {state: i for i, state in enumerate(itertools.product(range(reverts + 1), tops))}
-
-    def told(used: int, top: int, bands: range, *, reverted: bool) -> Moves:
-        onward = dict.fromkeys((places[used, to] for to in bands), 1) if running_max else {}
-        if not running_max and bands:
-            onward[places[used, 0]] = len(bands)
-        if silent:
-            onward[places[used, top]] = onward.get(places[used, top], 0) + silent
-        if reverted:
-            onward[places[used + 1, top]] = 1
-        return tuple(onward.items())
-
-    moves, choices = [], []
-    for used, top in places:
-        masking = used < reverts
-        bands = range(top, min(top + possible, cut if masking else signals))
-        moves.append(told(used, top, bands, reverted=masking))
-        alternatives = [(top, moves[-1])]
-        if masking and len(bands) == possible:  # no room for a band above the cut as well
-            reaching = range(max(top, cut + 1 - possible), cut)
-            alternatives = [
-                (top, told(used, top, bands, reverted=False)),
-                (top, told(used, top, reaching, reverted=True)),
-            ]
-        choices.append(tuple(alternatives))
-    return Feedback(tuple(top for _, top in places), tuple(moves), tuple(choices))
-
-
 def with_resets(
     signals: int, resets: int, silent: int = 0, possible: int | None = None
 ) -> Feedback:
@@ -224,11 +180,6 @@ def feedback_of(spec: MeterSpec, possible: int | None = None) -> Feedback:
     possible = possible_bands(spec) if possible is None else possible
     silent = spec.silent_answers
     running_max = spec.protocol is Protocol.INCREMENTAL
-    if spec.masked_reverts:
-        reverts, cut = spec.masked_reverts, spec.mask_above
-        return masked(
-            spec.signals, reverts, cut, running_max=running_max, silent=silent, possible=possible
-        )
     if spec.resets:
         return with_resets(spec.signals, spec.resets, silent, possible)
     if running_max:

@@ -9,7 +9,7 @@ import pytest
 from tests.lab.attacked import meters
 
 from easeml_meter.core.ledger import Account
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, State
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
 from easeml_meter.lab.simulation.coverage import experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
@@ -49,8 +49,6 @@ def at(**options: Any) -> Arena:
         ({"ceiling": 0.4, "count": "all"}, 0.5, 0.1, ABOVE_CEILING, False),  # no promise
         ({"ceiling": 0.4}, 0.5, 0.3, ABOVE_CEILING, False),  # the ceiling minus the tolerance
         ({"ceiling": 0.4}, 0.5, 0.299, ABOVE_CEILING, True),
-        ({"masked_reverts": 1, "mask_above": 1}, 0.8, 0.36, REVERTED, False),
-        ({"masked_reverts": 1, "mask_above": 1}, 0.95, 0.349, REVERTED, True),
     ],
 )
 def test_the_promise_told_with_the_answer_counts(

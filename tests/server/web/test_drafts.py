@@ -248,8 +248,6 @@ PAPER = {
     "bound",
     "published",
     "reverts",
-    "masked_reverts",
-    "mask_above",
     "memory",
     "resets",
 }

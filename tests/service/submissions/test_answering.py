@@ -238,10 +238,9 @@ def test_a_ceiling(tmp_path: Path) -> None:
     [
         ({}, 1),
         ({"ceiling": 0.3}, 1),
-        ({"masked_reverts": 1, "mask_above": 1}, 1),
         ({"tenants": (2, 2)}, 2),
     ],
-    ids=["plain", "after above-ceiling", "after reverted", "after another tenant"],
+    ids=["plain", "after above-ceiling", "after another tenant"],
 )
 def test_a_running_maximum_speaks_of_this_model_only(
     tmp_path: Path, options: dict[str, Any], tenant: int
@@ -256,13 +255,6 @@ def test_a_running_maximum_speaks_of_this_model_only(
         f"together: this model's true gap is at most {told.true_gap[1]:g}."
     )
     assert "lower edge" not in session.meter.status(tenant=tenant).promise
-
-
-def test_masked_reverts(tmp_path: Path) -> None:
-    session = make_session(tmp_path, small_spec(masked_reverts=1, mask_above=1))
-    n = len(session.test_labels)
-    assert session.submit(n // 2, 0, model="a").name == "reverted"
-    assert session.submit(n // 2, 0, model="b").band == 3
 
 
 def test_tenants_have_their_own_histories(tmp_path: Path) -> None:

@@ -80,7 +80,6 @@ class GapQuestion(Question):
             "above the ceiling": spec.ceiling is not None and spec.floor is None,
             "too spread": spec.variance_ceiling is not None,
             TOO_FEW: spec.may_be_too_few,
-            "reverted": spec.masked_reverts > 0,
             "no reading": spec.may_fail,
         }
         return (*bands, *(answer for answer, can_come in instead.items() if can_come))
@@ -245,7 +244,7 @@ class GapQuestion(Question):
     @property
     def fewest_steps(self) -> int:
         """The steps that are reverted are among them."""
-        return max([1, self.spec.masked_reverts + 1, *self.spec.reverts])
+        return max([1, *self.spec.reverts])
 
     def log_models(self, steps: int) -> float:
         """Count the histories that the meter's rules leave."""

@@ -68,7 +68,6 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
         "tenants": spec.tenants,
         "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,
         "strata": spec.stratified and spec.loss != "0-1",
         "this score": spec.corpus is not None and spec.corpus.name not in voting.PLAYED,
