@@ -55,7 +55,6 @@ class Ledger:
         """The feedback rule."""
         return rules_of(self.spec)
 
-
     @cached_property
     def _log_tails(self) -> tuple[float, ...]:
         return log_tails(self.spec, self.labels)
