@@ -49,9 +49,6 @@ class Files(Protocol):
     def names(self, folder: str) -> list[str]:
         """List the names of the files in a folder, sorted."""
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Return the names of the files in a folder, each with its bytes."""
-
     def folders(self, folder: str, before: float) -> list[str]:
         """List the folders in a folder, without those that changed since a moment, if known."""
 
@@ -156,14 +153,6 @@ class FolderFiles:
             return []
         found = (each for each in path.iterdir() if each.is_file() and each.name[0] != ".")
         return sorted(each.name for each in found)
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Return the files in a folder that are whole, each with its bytes."""
-        found = {}
-        for name in self.names(folder):
-            with suppress(FileNotFoundError):  # removed meanwhile
-                found[name] = self._path(f"{folder}/{name}").stat().st_size
-        return found
 
     def folders(self, folder: str, before: float) -> list[str]:
         """List the folders in a folder to which no file was added since a moment."""
@@ -375,16 +364,6 @@ class RemoteFiles:
         except FileNotFoundError:
             return []
         return sorted(PurePosixPath(each).name for each in found)
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Return the objects in a folder, each with its bytes."""
-        try:
-            with self._told(folder):
-                found = self._system.ls(self._path(folder), detail=True)
-        except FileNotFoundError:
-            return {}
-        files = [each for each in found if each["type"] == "file"]
-        return {PurePosixPath(each["name"]).name: int(each["size"]) for each in files}
 
     def folders(self, folder: str, before: float) -> list[str]:
         """List the folders in a folder: of none of them a time is known."""
