@@ -83,19 +83,18 @@ class Files(Protocol):
         """Return the files in a folder of these."""
 
 
-def open_files(place: str | Path, *, private: bool = False) -> Files:
-    """Open a folder, or a URL; in a private folder, what is written is for its owner alone."""
+def open_files(place: str | Path) -> Files:
+    """Open a folder, or a URL."""
     if "://" in str(place):
         return RemoteFiles(str(place))
-    return FolderFiles(Path(place), private=private)
+    return FolderFiles(Path(place))
 
 
 class FolderFiles:
     """Files in a folder of this machine, or of a file system that machines share."""
 
-    def __init__(self, root: Path, *, private: bool = False) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._private = private
 
     def _path(self, name: str) -> Path:
         return self.root / _safe(name)
@@ -112,11 +111,7 @@ class FolderFiles:
         target = self._path(name)
         partial = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
         try:
-            if self._private:
-                _make_private(target.parent)
-                os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 yield partial
                 # Content before name: after a power cut, a file is whole or not there.
@@ -255,14 +250,7 @@ class FolderFiles:
 
     def under(self, folder: str) -> FolderFiles:
         """Return the files in a folder of these."""
-        return FolderFiles(self._path(folder), private=self._private)
-
-
-def _make_private(folder: Path) -> None:
-    """Make a folder, and those above it, for this account alone; one that is there stays so."""
-    if not folder.is_dir():
-        _make_private(folder.parent)  # `parents` of mkdir would make those for everybody
-        folder.mkdir(mode=0o700, exist_ok=True)
+        return FolderFiles(self._path(folder))
 
 
 @contextmanager
