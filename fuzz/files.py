@@ -377,6 +377,7 @@ class Sealed:
             "created": "2020-01-01",
             "classes": draw.choice((None, None, ["a", "b"], [], [None], [word(draw)] * 3)),
             "draws": draw.choice((None, "00" * 32, word(draw))),
+            "batch_rows": draw.choice(([], [], [table.num_rows], [1, table.num_rows - 1])),
         }
         for _ in range(draw.choice((0, 0, 1, 2))):
             key = draw.choice(("names", *notes))
