@@ -107,12 +107,6 @@ def test_links_lead_somewhere(site: Path) -> None:
     assert problems(pages, site.resolve()) == []
 
 
-def test_broken_links_are_found(tmp_path: Path) -> None:
-    file = tmp_path / "a.html"
-    file.write_text('<h1 id="x"></h1><a href="#x"></a><a href="#y"></a><a href="b.html"></a>')
-    assert problems({file: Page(file)}, tmp_path) == ["a.html: #y", "a.html: b.html"]
-
-
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     handler = partial(Quiet, directory=str(site))
@@ -156,15 +150,6 @@ def test_files_named_for_contributors_are_there(name: str) -> None:
     roots = (ROOT, ROOT / "src" / "easeml_meter", ROOT / "tests")
     gone = [path for path in named if not any((root / path).exists() for root in roots)]
     assert gone == []
-
-
-def test_the_picture_of_the_consistent_tree_is_drawn_by_the_code(tmp_path: Path) -> None:
-    written = tmp_path / "tree.svg"
-    script = ROOT / "scripts" / "consistent_tree.py"
-    subprocess.run([sys.executable, str(script), str(written)], check=True)
-    kept = (DOCS / "images" / "consistent-tree.svg").read_text(encoding="utf-8")
-    assert kept == written.read_text(encoding="utf-8"), "run scripts/consistent_tree.py"
-    assert "step 3: 4 of 25" in kept
 
 
 def claims() -> list[tuple[str, str]]:
