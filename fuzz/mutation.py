@@ -70,20 +70,3 @@ def word(draw: Random) -> str:
     if draw.random() < 0.6:
         return draw.choice(WORDS)
     return "".join(draw.choice(WORDS) for _ in range(draw.randrange(4)))
-
-
-def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a whole number as ONNX and Parquet write it; return it, and where it ends."""
-    number = shift = 0
-    while data[at] & 128:
-        number |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-    return number | data[at] << shift, at + 1
-
-
-def number_of(number: int) -> bytes:
-    """Write a whole number as ONNX and Parquet do."""
-    out = b""
-    while number > 127:
-        out, number = out + bytes([number & 127 | 128]), number >> 7
-    return out + bytes([number])

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from tests.hurry import inspect_here, quicken
+from tests.hurry import quicken
 from tests.server.driving import begin, submission, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import actor_of, small_spec
@@ -26,7 +26,6 @@ from easeml_meter.service import tokens
 from easeml_meter.storage import migrate
 from easeml_meter.tables.archive import File, pack, unpack
 from easeml_meter.tables.multipart import MEDIA_TYPE
-from easeml_meter.vault.inspection import Delivered
 from fuzz import Failed
 from fuzz.files import Form, Onnx, Tar
 from fuzz.mutation import NUMBERS, change, word
@@ -85,9 +84,7 @@ class Routes:
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
             self._served = self._stack.enter_context(serve(folder / "site", **FREE))
             meter = self._served.add_meter(small_spec(tenants=(2, 2), models=True))
-            with pytest.MonkeyPatch.context() as patch:  # a child to read it starts in a second
-                patch.setattr(Delivered, "inspect_apart", inspect_here)
-                labels = begin(self._served, meter, folder)
+            labels = begin(self._served, meter, folder)
             told = submit(self._served.client("developer"), meter, labels).json()
             self._known = {
                 "meter": meter,

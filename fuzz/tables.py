@@ -18,12 +18,11 @@ from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.validation import Validation
-from easeml_meter.tables.limits import TableLimits
+from easeml_meter.tables.limits import TableLimits, written_out
 from easeml_meter.tables.opening import check_whole, open_raw, open_table
 from easeml_meter.tables.source import Held
 from fuzz import Failed, one_line
 from fuzz.mutation import change, word
-from fuzz.thrift import change_footer
 
 LIMITS = TableLimits(100_000, 1000, 32 << 20, 1 << 16, 1000)
 NAMES = ("label", "prediction", "id", "prediction_1", "probability_a", "x", "y", "")
@@ -46,18 +45,7 @@ class TableFormat:
     def make(self, draw: Random) -> bytes:
         """Make a table, and most often change its bytes."""
         data: bytes = self._write(draw)
-        if draw.random() < 0.3:
-            return data
-        if self.name == "parquet" and draw.random() < 0.5:
-            return change_footer(data, draw)
-        if self.name in ("parquet", "arrow", "arrows") and draw.random() < 0.6:
-            # What is said about the content, most of it at the end; the head of a page, or of the
-            # first message, at the start.
-            size = int.from_bytes(data[-8:-4], "little") if self.name == "parquet" else 600
-            begins = max(0, len(data) - 10 - size)
-            where = draw.choice(((4, 60), (begins, len(data)), (0, 600)))
-            return change(data, draw, *where)
-        return change(data, draw)
+        return data if draw.random() < 0.3 else change(data, draw)
 
     def run(self, data: bytes) -> bool:
         """Open it in every way there is; what is read within limits is read without them, too."""
@@ -68,7 +56,7 @@ class TableFormat:
             lambda: self._compare(held),
             lambda: list(open_raw(held, reals=bool(len(data) & 1)).batches()),
             lambda: Validation.open(held, label="label", loss=parse_loss("0-1"), id_column="id"),
-            *(lambda each=each: Predictions.open(held, expected=each) for each in EXPECTED),
+            lambda: Predictions.open(held, expected=EXPECTED[len(data) % len(EXPECTED)]),
         ]
         for way in ways:
             try:
@@ -79,6 +67,7 @@ class TableFormat:
 
     def _compare(self, held: Held) -> bool:
         limited, whole = _read(held), _read(Held(held.name, held.content))
+        whole = whole.cast(written_out(whole.schema))
         # Compared as texts: NaN is not NaN, and Python knows no year 10,000.
         if str(limited.schema) != str(whole.schema) or limited.to_string() != whole.to_string():
             raise Failed("limits change what is read")

@@ -42,11 +42,12 @@ MODULES = """
 import gc, importlib, pkgutil
 import alembic.command, httpx, pandas, pyarrow.parquet, rich.markup, rich.table
 import easeml_meter.cli, easeml_meter.client.meter, easeml_meter.lab.simulation, easeml_meter.meter
-import easeml_meter.report, easeml_meter.server.serve, tests.hurry
+import easeml_meter.report, easeml_meter.server.serve, easeml_meter.tables.apart, tests.hurry
 
 for package in (easeml_meter.cli, easeml_meter.report):
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
+easeml_meter.tables.apart.start()  # one helper for all of them
 import pytest
 from tests.hurry import quicken
 quicken(pytest.MonkeyPatch())

@@ -1,9 +1,9 @@
-"""No waiting: for the disk, for hashes, before answers to models leave, for a child that reads.
+"""No waiting: for the disk, for hashes, before answers to models leave, for children that read.
 
 What was written survives a kill without waiting for the disk, though not a power cut. Passwords are
 slow to hash because somebody may guess them. The wait before an answer hides from developers how
-long their model ran on hidden rows, and a child bounds what a sealed file can cost. Tests that ask
-about none of these do without. No setting turns them off: tests do in their own process, and
+long their model ran on hidden rows, and a child bounds what a stranger's file can cost. Tests that
+ask about none of these do without. No setting turns them off: tests do in their own process, and
 programs that `forking` starts do in theirs.
 """
 
@@ -11,31 +11,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from socketserver import BaseServer
+from typing import Any
 
 import argon2
 import pytest
 import sqlalchemy as sa
 
+from easeml_meter.scoring import onnx_checks
 from easeml_meter.service import users
 from easeml_meter.service.submissions import running
 from easeml_meter.storage import store
-from easeml_meter.tables.limits import TableLimits
-from easeml_meter.vault.inspection import Delivered, Inspected
+from easeml_meter.tables import apart as children
+from easeml_meter.tables import opening
+from easeml_meter.vault import inspection
 
 _wait_until = running.wait_until
-_inspect_apart = Delivered.inspect_apart
+_ASKING = (opening, inspection, onnx_checks)
 _fsync = os.fsync
 _sqlite = store._sqlite
 _hasher = argon2.PasswordHasher
 _nobodys = users._NOBODYS
 
 
-def inspect_here(delivered: Delivered, limits: TableLimits) -> Inspected:
-    """Read a delivery in this process."""
-    return delivered.inspect(replace(limits, longest_text=limits.most_decoded_bytes))
+def answer_here(work: children.Work, *given: object, **_: object) -> tuple[Any, Any]:
+    """Do in this process what a child does."""
+    return work(*given)
 
 
 def _sqlite_in_memory_first(address: sa.URL) -> sa.Engine:
@@ -64,9 +66,10 @@ def _hurried() -> Iterator[None]:
     """Wait for nothing in any test, nor in what modules of tests share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "wait_until", lambda moment: None)
-        patch.setattr(Delivered, "inspect_apart", inspect_here)
         # Small servers of tests end at once when they are asked to.
         patch.setattr(BaseServer.serve_forever, "__defaults__", (0.02,))
+        for module in _ASKING:
+            patch.setattr(module, "answer_apart", answer_here)
         quicken(patch)
         yield
 
@@ -87,8 +90,9 @@ def costly_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a child read deliveries, as it does for users."""
-    monkeypatch.setattr(Delivered, "inspect_apart", _inspect_apart)
+    """Let children read what strangers send, as they do for users."""
+    for module in _ASKING:
+        monkeypatch.setattr(module, "answer_apart", children.answer_apart)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.scoring.command import CommandModel, clear_runs
 from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
 from easeml_meter.scoring.sandbox import check_out_of_sight, missing
+from easeml_meter.tables import apart
 
 DOUBLE = """
 import sys
@@ -112,6 +113,12 @@ def test_python_is_the_meters_own() -> None:
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"])
 def test_a_command_is_told_how_many_threads_to_use(name: str) -> None:
     assert works_inside("return os.environ[TARGET] == '3'", name, Limits(threads=3))
+
+
+@pytest.fixture(autouse=True)
+def _helper() -> None:
+    """Have the process there that forks children who read: it stays."""
+    apart.start()
 
 
 # --- Wrong answers ---
@@ -248,6 +255,7 @@ def test_what_is_raised_while_it_runs_ends_it(
 IN_ANOTHER_PROCESS = """
 import ctypes, os, sys
 sys.path[:0] = [sys.argv[1], sys.argv[1] + "/src"]
+from easeml_meter.tables import apart
 from tests.scoring.probes import bundle, run
 from tests.scoring.test_escapes import ONE, STAY, WAIT_AFTER_ONE
 """
@@ -260,6 +268,7 @@ TAKES_ORPHANS = """
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 program = STAY.replace("MARKER", repr(sys.argv[2]))
 print(sum(len(batch) for batch in run(bundle(program, answer=ONE))))
+apart._helper._end()  # it stays, to fork the next child that reads
 try:
     print(os.waitpid(-1, os.WNOHANG))
 except ChildProcessError:
@@ -282,7 +291,10 @@ def test_it_ends_with_the_meter_even_if_that_is_killed(tmp_path: Path) -> None:
         assert meter.stdout
         assert meter.stdout.readline() == "1\n"
         (first,) = (
-            int(child) for bubblewrap in children_of(meter.pid) for child in children_of(bubblewrap)
+            int(child)
+            for bubblewrap in children_of(meter.pid)
+            if Path(f"/proc/{bubblewrap}/comm").read_text() == "bwrap\n"
+            for child in children_of(bubblewrap)
         )
         held = os.pidfd_open(first)
         meter.kill()

@@ -46,7 +46,7 @@ def _peak() -> float:
 
 def _read(kind: str, path: Path) -> None:
     from easeml_meter.scoring.losses import parse_loss
-    from easeml_meter.scoring.onnx_checks import inspect
+    from easeml_meter.scoring.onnx_checks import inspect_apart
     from easeml_meter.scoring.outputs import Expected
     from easeml_meter.scoring.predictions import Predictions
     from easeml_meter.scoring.validation import Validation
@@ -67,7 +67,7 @@ def _read(kind: str, path: Path) -> None:
 
         Predictions.open(held, expected=Expected(300, parse_loss("0-1"), Classes(("a", "b"))))
     else:
-        inspect(held.content)
+        inspect_apart(held.content)
 
 
 def main(kind: str, path: Path) -> None:

@@ -1,26 +1,24 @@
 """Predictions that a stranger's program writes as an Arrow stream, read with all due distrust.
 
-They are parsed in a process that holds keys. So every message is looked at before Arrow sees it:
-how large it says it is, and whether it would unpack to more than that.
+The process that runs it holds keys. So a child process reads the stream (`tables.apart`), and
+writes another one: checked, of plain types, and followed by what is wrong, if anything is.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import pyarrow as pa
 
-from easeml_meter.tables.arrow_layout import DICTIONARY, SCHEMA, check_schema, look_at
-from easeml_meter.tables.limits import USUAL_LIMITS
+from easeml_meter.tables.apart import forked
+from easeml_meter.tables.limits import written_out
 from easeml_meter.tables.table import cut
 from easeml_meter.tables.wording import excerpt
 
-MOST_MESSAGE = 256 << 20
-MOST_METADATA = 4 << 20
-MOST_DICTIONARY = 16 << 20
-LONGEST_TEXT = 1000
-"""Bytes of an entry of a dictionary: each costs little to repeat."""
+MEMORY = 1 << 30
+"""Bytes that a child may take: for a message, and for what it unpacks to."""
 FREE_BYTES = 1 << 20
 ROW_BYTES = 64 << 10
 """So many bytes for each row of input: enough for 8,000 scores."""
@@ -38,41 +36,119 @@ class CutShort(Unreadable):
     """The stream ended too early, most often because the program did."""
 
 
-def read_answers(stream: IO[bytes], reaches: Callable[[int], bool]) -> Iterator[pa.RecordBatch]:
+def read_answers(
+    stream: IO[bytes], reaches: Callable[[int], bool], seconds: float
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches of an Arrow stream, then see that nothing follows it.
 
-    `reaches` tells, maybe after a while, whether there are so many rows of input.
+    `reaches` tells, maybe after a while, whether there are so many rows of input. The program may
+    run for so many seconds.
     """
-    messages = _Messages(stream, reaches)
-    rows = 0
+    with forked(_rewrite, memory=MEMORY, seconds=int(seconds) + 1, stdin=stream) as plain:
+        yield from received(plain, reaches)
+
+
+def received(plain: IO[bytes], reaches: Callable[[int], bool]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches that a child wrote, and raise what it says about the rest."""
+    rows = size = 0
     try:
-        reader = pa.ipc.open_stream(pa.PythonFile(messages, mode="r"))
-        schema = _plain(reader.schema)
-        for batch in reader:
+        for batch in pa.ipc.open_stream(plain):
             rows += batch.num_rows
+            size += batch.nbytes
             if batch.num_rows and not reaches(rows):
                 raise Unreadable("more predictions written than there are rows of input")
+            if size > FREE_BYTES and not reaches((size - FREE_BYTES) // ROW_BYTES):
+                raise Unreadable(f"more than {ROW_BYTES >> 10} KB written for each row of input")
             batch.validate(full=True)
-            for column in batch.columns:
-                _check_dictionary(column)
+            yield batch
+        said = json.loads(plain.read())
+    except (OSError, ValueError) as error:  # its stream or its last word is cut short
+        if isinstance(error, Unreadable):
+            raise
+        line = f"more than {MEMORY >> 20:,} MB of memory are needed to read the Arrow stream"
+        raise Unreadable(f"{line}, or it is damaged: write smaller batches") from None
+    if said:
+        raise (CutShort if said["cut"] else Unreadable)(said["line"])
+
+
+def _rewrite(stream: IO[bytes], number: int) -> None:
+    with open(number, "rb") as source:
+        rewrite(source, stream)
+
+
+def rewrite(source: IO[bytes], stream: IO[bytes]) -> None:
+    """Write the batches of a stranger's stream plainly, then what is wrong with it, as JSON."""
+    watched, writer, said = _Watched(source), None, None
+    try:
+        reader = pa.ipc.open_stream(pa.PythonFile(watched, mode="r"))
+        schema = _plain(reader.schema)
+        writer = pa.ipc.new_stream(stream, schema)
+        for batch in reader:
+            batch.validate(full=True)
             # Without what else a schema can carry, and never much at a time.
-            clean = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-            yield from cut(clean, _SLICE_ROWS)
-        if stream.read(9) not in (b"", _END):  # closed twice, pyarrow marks the end twice
+            clean = pa.RecordBatch.from_arrays(batch.columns, batch.schema.names).cast(schema)
+            for piece in cut(clean, _SLICE_ROWS):
+                writer.write_batch(piece)
+            stream.flush()
+        if source.read(9) not in (b"", _END):  # closed twice, pyarrow marks the end twice
             raise Unreadable("something was written after the end of the Arrow stream")
-    except Unreadable:
+    except MemoryError:
         raise
     except Exception as error:  # whatever Arrow makes of bytes chosen to confuse it
-        raise Unreadable(f"no valid Arrow stream was written: {excerpt(str(error), 200)}") from None
+        said = _said(error, watched, begun=writer is not None)
+    if writer is None:
+        writer = pa.ipc.new_stream(stream, pa.schema([]))
+    writer.close()
+    stream.write(json.dumps(said).encode())
+
+
+def _said(error: Exception, watched: _Watched, *, begun: bool) -> dict[str, Any]:
+    """Say what is wrong with a stream, and whether it ended too early."""
+    if isinstance(error, Unreadable):
+        return {"line": str(error), "cut": False}
+    if watched.ended:
+        cut_off = "the Arrow stream of predictions ended in the middle"
+        none = "no predictions written, an Arrow stream needed on stdout"
+        return {"line": cut_off if begun else none, "cut": True}
+    line = f"no valid Arrow stream was written: {excerpt(str(error), 200)}"
+    return {"line": line, "cut": False}
+
+
+class _Watched:
+    """What Arrow reads from; it looks how each message begins, and notes where the stream ends.
+
+    Of each message Arrow first reads four bytes that are always the same, then four of its size.
+    """
+
+    closed = False
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._begins = True
+        self.ended = False
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes; none at the end."""
+        data = self._source.read(size)
+        self.ended = len(data) < size
+        if size == len(_CONTINUES):
+            if self._begins and not _CONTINUES.startswith(data):
+                shown = data + self._source.read(4)
+                raise Unreadable(f"only an Arrow stream may be written to stdout, {shown!r} found")
+            self._begins = not self._begins
+        return data
+
+    def close(self) -> None:
+        """Leave the stream to its owner."""
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Keep names and types; refuse types that no prediction has."""
+    """Keep names and types, dictionaries written out; refuse types that no prediction has."""
     for field in schema:
         if not _is_plain(field.type):
             allowed = "numbers, texts or lists of them needed"
             raise Unreadable(f"column {excerpt(field.name)}: {excerpt(field.type)}, {allowed}")
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
+    return written_out(schema)
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -90,81 +166,3 @@ def _is_plain(kind: pa.DataType) -> bool:
             types.is_large_string(kind),
         )
     )
-
-
-def _check_dictionary(column: Any) -> None:
-    if isinstance(column, pa.DictionaryArray):
-        import pyarrow.compute as pc
-
-        longest = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
-        if longest > LONGEST_TEXT:
-            line = f"a text of {longest:,} bytes in a dictionary, {LONGEST_TEXT:,} at most"
-            raise Unreadable(line)
-
-
-class _Messages:
-    """What Arrow reads from: whole messages, each let through only after a look at its head."""
-
-    closed = False
-
-    def __init__(self, stream: IO[bytes], reaches: Callable[[int], bool]) -> None:
-        self._stream = stream
-        self._reaches = reaches
-        self._bytes = 0
-        self._pieces: list[memoryview] = []
-
-    def read(self, size: int) -> memoryview:
-        """Return the next bytes; none at the end."""
-        if not self._pieces:
-            self._pieces = [memoryview(piece) for piece in self._next() if piece]
-        if not self._pieces:
-            return memoryview(b"")
-        piece = self._pieces[0]
-        if size > len(piece):  # Arrow sees another message than we do
-            raise Unreadable("a message of the Arrow stream contradicts itself")
-        self._pieces[:1] = [piece[size:]] if size < len(piece) else []
-        return piece[:size]
-
-    def close(self) -> None:
-        """Leave the stream to its owner."""
-
-    def _next(self) -> tuple[bytes, ...]:
-        prefix = self._stream.read(8)
-        if not prefix and self._bytes:
-            return ()
-        if len(prefix) < 8:
-            raise CutShort("no predictions written, an Arrow stream needed on stdout")
-        if not prefix.startswith(_CONTINUES):
-            raise Unreadable(f"only an Arrow stream may be written to stdout, {prefix!r} found")
-        size = int.from_bytes(prefix[4:], "little")
-        if not size:
-            return (prefix,)
-        if size > MOST_METADATA:
-            raise Unreadable("the head of a message of the Arrow stream is too large")
-        head = self._read(size)
-        return prefix, head, self._read(self._body_of(head))
-
-    def _body_of(self, head: bytes) -> int:
-        """Return the size of what follows the head of a message, if it may follow."""
-        message = look_at(head)
-        if message.kind == SCHEMA:
-            check_schema(head, USUAL_LIMITS)
-        if message.compressed:
-            raise Unreadable("the Arrow stream is compressed, write it without compression")
-        if message.grows:
-            raise Unreadable("a dictionary grows in the Arrow stream, write it at once")
-        size, most = message.body, MOST_DICTIONARY if message.kind == DICTIONARY else MOST_MESSAGE
-        if not 0 <= size <= most:
-            line = f"{size >> 20:,} MB in one message, {most >> 20} MB at most"
-            raise Unreadable(f"{line}: write smaller batches")
-        self._bytes += len(head) + size
-        rows = -((FREE_BYTES - self._bytes) // ROW_BYTES)
-        if rows > 0 and not self._reaches(rows):
-            raise Unreadable(f"more than {ROW_BYTES >> 10} KB written for each row of input")
-        return size
-
-    def _read(self, size: int) -> bytes:
-        data = self._stream.read(size)
-        if len(data) < size:
-            raise CutShort("the Arrow stream of predictions ended in the middle")
-        return data

@@ -57,7 +57,7 @@ class CommandModel:
                 feed = _Feed(run.stdin, inputs, batches)
                 feed.start()
                 try:
-                    reason = yield from _answers(run, feed)
+                    reason = yield from _answers(run, feed, limits)
                 finally:
                     feed.wanted = False
                     run.stop()
@@ -109,11 +109,11 @@ def clear_runs() -> None:
                 os.close(held)
 
 
-def _answers(run: Run, feed: _Feed) -> Generator[pa.RecordBatch, None, str]:
+def _answers(run: Run, feed: _Feed, limits: Limits) -> Generator[pa.RecordBatch, None, str]:
     """Yield the answers, and return what was wrong, if anything."""
     rows, cut = 0, ""
     try:
-        for batch in read_answers(run.stdout, feed.reaches):
+        for batch in read_answers(run.stdout, feed.reaches, limits.seconds):
             if run.over:
                 break
             rows += batch.num_rows

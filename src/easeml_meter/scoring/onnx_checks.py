@@ -1,34 +1,33 @@
 """ONNX files as strangers write them: what can be refused by looking at them, before any is run.
 
 Nothing here loads a model into onnxruntime; what these checks cannot see, such as a loop without
-end, is left to the limits of the process that runs it.
+end or a gigantic tensor, is left to the limits of the process that runs it.
 """
 
 from __future__ import annotations
 
 import math
-from collections import ChainMap, Counter
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.scoring.onnx_layout import MOST_MESSAGES, DamagedModel, TooManyParts, count_parts
+from easeml_meter.tables.apart import answer_apart
 from easeml_meter.tables.wording import excerpt
 
 LARGEST_FILE = 512 * 10**6
+_MEMORY = 1 << 30
+_TIMES = 4
+"""A child may take so many bytes, and so many times the file's."""
 MOST_PARTS = 250_000
 """Nodes, attributes and tensors of a model, its functions written out wherever they are called."""
 DEEPEST = 50
 """Functions that call functions."""
-MOST_VALUES = 1 << 28
-"""Values of one tensor that is made of constants: 1 GiB of float32."""
 MOST_DIMENSIONS = 64
 
 _DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")
-_SHAPE_INPUTS = {"ConstantOfShape": 0, "Expand": 1, "OneHot": 1, "Tile": 1}
-"""Which input says how many values a node makes, or how many times as many as it takes."""
 _KINDS = {
     **{f"INT{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
     **{f"UINT{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
@@ -43,7 +42,6 @@ NUMERIC = tuple(kind for kind in _KINDS.values() if kind not in ("bool", "str"))
 _PER_BYTE = {"UINT4": 2, "INT4": 2, "FLOAT4E2M1": 2, "UINT2": 4, "INT2": 4}
 
 Key = tuple[str, str, str]
-Constants = ChainMap[str, Any]
 
 
 @dataclass(frozen=True)
@@ -84,14 +82,9 @@ def inspect(content: bytes) -> Interface:
     if len(content) > LARGEST_FILE:
         raise too_large(len(content))
     try:
-        count_parts(content, onnx.ModelProto.DESCRIPTOR)
-    except TooManyParts:
-        line = f"more than {MOST_MESSAGES:,} nodes, attributes, tensors, types and texts given"
-        raise InvalidInput(f"{line}, fewer needed") from None
-    except DamagedModel:
-        raise _damaged() from None
-    try:
         model = onnx.load_model_from_string(content)
+    except MemoryError:
+        raise
     except Exception:  # a parser that meets nonsense may raise anything
         raise _damaged() from None
     if not model.graph.output:
@@ -106,6 +99,32 @@ def inspect(content: bytes) -> Interface:
     constant = {tensor.name for tensor in model.graph.initializer}
     inputs = tuple(_tensor(info) for info in model.graph.input if info.name not in constant)
     return Interface(inputs, tuple(map(_tensor, model.graph.output)))
+
+
+def inspect_apart(content: bytes) -> Interface:
+    """Check a stranger's file, in a child process that has limits.
+
+    Raises:
+        InvalidInput: something is wrong with it, or it ended the child.
+    """
+    memory = _MEMORY + _TIMES * len(content)
+    found, _ = answer_apart(
+        *(_inspected, content),
+        size=len(content),
+        memory=memory,
+        source="the ONNX model",
+        remedy="export a smaller one",
+    )
+    inputs, outputs = (tuple(_sent(*tensor) for tensor in tensors) for tensors in found)
+    return Interface(inputs, outputs)
+
+
+def _sent(name: str, kind: str, shape: list[int | None] | None) -> Tensor:
+    return Tensor(name, kind, None if shape is None else tuple(shape))
+
+
+def _inspected(content: bytes) -> tuple[Any, None]:
+    return astuple(inspect(content)), None
 
 
 def too_large(size: int) -> InvalidInput:
@@ -134,13 +153,13 @@ def _check_parts(model: Any) -> None:
     """Go through all that onnxruntime reads; count functions as often as they are called."""
     functions = {(_domain(each.domain), each.name, each.overload): each for each in model.functions}
     walk = _Walk(functions)
-    walk.graph(model.graph, Constants())
+    walk.graph(model.graph)
     total, first_calls = walk.count, walk.calls
     bodies: dict[Key, tuple[int, Counter[Key]]] = {}
     for key, function in functions.items():
         before, walk.calls = walk.count, Counter()
-        walk.nodes(function.node, Constants())
-        walk.attributes(function.attribute_proto, Constants())
+        walk.nodes(function.node)
+        walk.attributes(function.attribute_proto)
         bodies[key] = walk.count - before, walk.calls
     sizes: dict[Key, int] = {}
     total += sum(times * _size(key, bodies, sizes) for key, times in first_calls.items())
@@ -160,16 +179,14 @@ class _Walk:
         self.count += 1
         _check_count(self.count)
 
-    def graph(self, graph: Any, outer: Constants) -> None:
-        constants = outer.new_child()
+    def graph(self, graph: Any) -> None:
         for tensor in graph.initializer:
             self.tensor(tensor)
-            constants[tensor.name] = tensor
         for sparse in graph.sparse_initializer:
             self.sparse(sparse)
-        self.nodes(graph.node, constants)
+        self.nodes(graph.node)
 
-    def nodes(self, nodes: Iterable[Any], constants: Constants) -> None:
+    def nodes(self, nodes: Iterable[Any]) -> None:
         for node in nodes:
             self.seen()
             key = (_domain(node.domain), node.op_type, node.overload)
@@ -178,17 +195,9 @@ class _Walk:
             elif node.domain not in _DOMAINS:
                 given = f"operator {excerpt(f'{node.domain}.{node.op_type}')}"
                 raise InvalidInput(f"{given} given, only those of onnxruntime itself are run")
-            self.attributes(node.attribute, constants)
-            if node.op_type == "Constant":
-                if len(node.output) != 1:
-                    raise InvalidInput(
-                        f"a Constant with {len(node.output)} outputs given, 1 needed"
-                    )
-                for attribute in node.attribute:
-                    constants[node.output[0]] = attribute
-            _check_size(node, constants)
+            self.attributes(node.attribute)
 
-    def attributes(self, attributes: Iterable[Any], constants: Constants) -> None:
+    def attributes(self, attributes: Iterable[Any]) -> None:
         for attribute in attributes:
             self.seen()
             if attribute.HasField("t"):
@@ -196,19 +205,17 @@ class _Walk:
             if attribute.HasField("sparse_tensor"):
                 self.sparse(attribute.sparse_tensor)
             if attribute.HasField("g"):
-                self.graph(attribute.g, constants)
+                self.graph(attribute.g)
             for tensor in attribute.tensors:
                 self.tensor(tensor)
             for sparse in attribute.sparse_tensors:
                 self.sparse(sparse)
             for graph in attribute.graphs:
-                self.graph(graph, constants)
+                self.graph(graph)
 
     def sparse(self, sparse: Any) -> None:
         self.tensor(sparse.values)
         self.tensor(sparse.indices)
-        if _values(sparse.dims) > MOST_VALUES:  # onnxruntime writes out its zeros
-            raise _too_many("a sparse tensor", sparse.values.name, _values(sparse.dims))
 
     def tensor(self, tensor: Any) -> None:
         import onnx
@@ -285,48 +292,3 @@ def _held(tensor: Any) -> int:
     if rest:
         return -1
     return declared if items == -(-declared // per_byte) else items * per_byte
-
-
-def _check_size(node: Any, constants: Constants) -> None:
-    """Refuse a node that, by constants alone, makes a gigantic tensor."""
-    made = 0
-    if node.op_type in _SHAPE_INPUTS:
-        made = abs(_values(_constant(node, _SHAPE_INPUTS[node.op_type], constants)))
-    elif node.op_type in ("RandomNormal", "RandomUniform"):
-        made = max((_values(each.ints) for each in node.attribute), default=0)
-    elif node.op_type == "Range":
-        ends = [_constant(node, place, constants) for place in range(3)]
-        if all(len(end) == 1 for end in ends) and ends[2][0]:
-            (start,), (stop,), (step,) = ends
-            made = int(max(0, min((stop - start) / step, 1e30)))  # else less than none, or -inf
-    if made > MOST_VALUES:
-        raise _too_many("operator", node.op_type, made)
-
-
-def _constant(node: Any, place: int, constants: Constants) -> list[Any]:
-    """Return the few numbers that an input is known to be, or none."""
-    from onnx import TensorProto, numpy_helper
-
-    given = constants.get(node.input[place]) if place < len(node.input) else None
-    if given is None:
-        return []
-    if not isinstance(given, TensorProto):
-        if given.ints:
-            return list(given.ints[:MOST_DIMENSIONS])
-        if not given.HasField("t"):
-            return [given.i] if given.HasField("i") else [given.f] if given.HasField("f") else []
-        given = given.t
-    if _values(given.dims) > MOST_DIMENSIONS:
-        return []
-    try:
-        array = numpy_helper.to_array(given)
-    except Exception:  # segments, and texts that are none
-        raise _damaged() from None
-    numbers = array.ravel().tolist() if array.dtype.kind in "iuf" else []
-    return [number for number in numbers if math.isfinite(number)]
-
-
-def _too_many(what: str, name: str, values: int) -> InvalidInput:
-    count = f"{values:,}" if values < 10**30 else "more than 10^30"
-    made = f"{what} {excerpt(name, 40)}: {count} values made of constants"
-    return InvalidInput(f"{made}, {MOST_VALUES:,} at most")

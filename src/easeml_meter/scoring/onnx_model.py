@@ -25,6 +25,7 @@ from easeml_meter.scoring.onnx_checks import (
     NUMERIC,
     Tensor,
     inspect,
+    inspect_apart,
     listing,
     too_large,
 )
@@ -61,19 +62,22 @@ class OnnxModel:
     """Values of a prediction: 0 for a single one, None for any number."""
 
     @classmethod
-    def open(cls, path: Given, expected: Expected) -> OnnxModel:
-        """Read a file and check all of it that can be checked without running it."""
+    def open(cls, path: Given, expected: Expected, *, apart: bool = False) -> OnnxModel:
+        """Read a file and check all of it that can be checked without running it.
+
+        `apart`: a stranger sent it, so a child looks at it.
+        """
         size = stamp_of(path, "model")[2]
         with about(path):
             if size > LARGEST_FILE:
                 raise too_large(size)
             with source_of(path).open("rb") as file:
-                return cls.of(file.read(LARGEST_FILE + 1), expected)
+                return cls.of(file.read(LARGEST_FILE + 1), expected, apart=apart)
 
     @classmethod
-    def of(cls, content: bytes, expected: Expected) -> OnnxModel:
+    def of(cls, content: bytes, expected: Expected, *, apart: bool = False) -> OnnxModel:
         """Check the content of a file."""
-        found = inspect(content)
+        found = inspect_apart(content) if apart else inspect(content)
         output, width = _output_for(found.outputs, expected)
         return cls(content, found.inputs, output, width)
 

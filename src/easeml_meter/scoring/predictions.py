@@ -23,7 +23,6 @@ from easeml_meter.scoring.ids import BY_IDS, CommittedIds, Joined, Order, RowMat
 from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.missing import Wrong, read_or_wrong, wrong_prediction
 from easeml_meter.scoring.outputs import Expected, read_predictions
-from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.source import Given
@@ -322,8 +321,8 @@ def _check_part(
 def _check_rows(rows: int, expected: Expected, table: Table) -> None:
     if rows == expected.rows:
         return
-    csv = isinstance(table, CsvTable) and rows < expected.rows
-    hint = " (the header and empty lines are no rows)" if csv else ""
+    csv = isinstance(table, FileTable) and table.path.suffix.lower() in (".csv", ".tsv")
+    hint = " (the header and empty lines are no rows)" if csv and rows < expected.rows else ""
     raise InvalidInput(f"{rows:,} rows given, {expected.rows:,} needed, one per example{hint}")
 
 

@@ -35,6 +35,7 @@ from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads
 from easeml_meter.storage.files import unusable
 from easeml_meter.storage.store import in_use
+from easeml_meter.tables import apart
 from easeml_meter.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: boo
     said once and never logged.
     """
     logs.configure(settings.log_level)
+    apart.start()  # before there is a key, a database or a thread
     sender = _sender(settings)  # wrong settings are told now, not when the first mail is due
     with _in_use(settings) as server:
         _serve(settings, sender, tell, server=server, new_admin_token=new_admin_token)

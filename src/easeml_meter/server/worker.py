@@ -24,6 +24,7 @@ from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.submissions.queue import answering
 from easeml_meter.service.testsets.releasing import releasing
 from easeml_meter.storage.store import in_use
+from easeml_meter.tables import apart
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ def site_of(settings: Settings) -> Site:
 def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) -> None:
     """Work for the server with these settings until a signal asks to stop."""
     logs.configure(settings.log_level)
+    apart.start()  # before there is a key, a database or a thread
     # Its scheme alone is shown: the address of a database holds the password.
     if not settings.database.startswith("postgres"):
         raise invalid("database", settings.database.partition(":")[0] or None, _NEEDED)

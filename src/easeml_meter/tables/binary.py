@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -11,11 +11,8 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from easeml_meter.tables.arrow_layout import check_arrow
 from easeml_meter.tables.files import Stamp
-from easeml_meter.tables.parquet_layout import columns_in_deltas, parquet_layout
 from easeml_meter.tables.source import Held, Source, for_arrow
-from easeml_meter.tables.spelling import is_text
 from easeml_meter.tables.table import (
     LEAST_ROWS,
     Batches,
@@ -38,10 +35,6 @@ class ParquetTable(FileTable):
 
     groups: tuple[int, ...]
     """The rows of each row group."""
-    encoded: tuple[str, ...]
-    """Columns of text that come in their dictionary encoding; `schema` tells their values."""
-    repeating: frozenset[str]
-    """Columns of text, by their paths, that are written out only after their size was checked."""
     row_bytes: float
     opened: Any = field(repr=False, compare=False)
     """The reader; of memory only, since a file may be another one by now."""
@@ -49,24 +42,16 @@ class ParquetTable(FileTable):
 
     @classmethod
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
-        """Read the footer; raw text stays in its dictionary, fast and small."""
+        """Read the footer."""
         import pyarrow.parquet as pq
 
-        layout, held = None, isinstance(path, Held)
-        if isinstance(path, Held) and path.limits:
-            layout = parquet_layout(path.content, path.limits)
         with pq.ParquetFile(for_arrow(path), **_manner(path)) as file:  # memory stays open
             # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
             # when it is asked about a column of a row group.
             schema, metadata = without_views(file.schema_arrow), file.metadata
             rows = metadata.num_rows
             groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-            size = layout.decoded if layout else sum(group.total_byte_size for group in groups)
-            # Ids do not repeat: a dictionary of them would cost time, and spare nothing.
-            words = [f.name for f in schema if is_text(f.type) and f.name not in manner.texts]
-            if manner.raw and words:
-                plain = layout.deltas if layout else _in_deltas(path)
-                words = [name for name in words if name not in plain]
+            size = sum(group.total_byte_size for group in groups)
             return cls(
                 name=named(path),
                 schema=schema,
@@ -74,10 +59,8 @@ class ParquetTable(FileTable):
                 path=path,
                 stamp=stamp,
                 groups=tuple([group.num_rows for group in groups]),
-                encoded=tuple(words) if manner.raw else (),
-                repeating=layout.repeating if layout else frozenset(),
                 row_bytes=size / max(1, rows),
-                opened=file if held else None,
+                opened=file if isinstance(path, Held) else None,
             )
 
     def parts(self, columns: Sequence[str], at_most: int) -> list[RowRange]:
@@ -112,33 +95,16 @@ class ParquetTable(FileTable):
 
     def _reader(self, *, whole: bool) -> AbstractContextManager[Any]:
         """Return what reads the file: its own reader, unless several read at the same time."""
-        dictionaries = [*self.encoded, *self.repeating]
         file: AbstractContextManager[Any] = self.opened  # leaving it does not close memory
-        if self.opened is None or not whole or dictionaries:
+        if self.opened is None or not whole:
             import pyarrow.parquet as pq
 
             file = pq.ParquetFile(
                 for_arrow(self.path),
                 metadata=None if self.opened is None else self.opened.metadata,
-                read_dictionary=dictionaries,
                 **_manner(self.path),
             )
         return file
-
-    def _written_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        batch = super()._written_out(batch)
-        if self.repeating:
-            wanted = (
-                f if f.name in self.encoded else self.schema.field(f.name) for f in batch.schema
-            )
-            batch = batch.cast(pa.schema(list(wanted)))
-        return batch
-
-
-def _in_deltas(path: Source) -> frozenset[str]:
-    with path.open("rb") as stream, suppress(Exception):  # whether it is damaged, Arrow says
-        return columns_in_deltas(stream)
-    return frozenset()
 
 
 def _manner(path: Source) -> dict[str, Any]:
@@ -155,8 +121,6 @@ class ArrowTable(FileTable):
     @classmethod
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Read the schema."""
-        if isinstance(path, Held) and path.limits:
-            check_arrow(path.content, path.limits)
         with _arrow(path) as reader:
             return cls(named(path), without_views(reader.schema), None, path, stamp)
 

@@ -90,10 +90,6 @@ class CsvTable(TextTable):
 
     def _parse(self, block: Block, types: Types, columns: Sequence[str] | None) -> pa.Table:
         broken: list[str] = []
-        if self.limits and block.names is None:
-            # Arrow makes some kilobytes of each column that the header names.
-            header = _first_row(block.text.lstrip(b"\r\n"))
-            self.limits.check("most_columns", header.count(self.delimiter.encode()) + 1)
 
         def note(row: pa.csv.InvalidRow) -> str:
             number = block.before + row.number - (block.names is None)  # the header counts as one
@@ -161,15 +157,6 @@ def _last_row_end(text: bytes) -> int:
             return start + int(ends[-1]) + 1
         end = start
     return 0
-
-
-def _first_row(text: bytes) -> bytes:
-    """Return the first row, or all of `text` if that ends in it."""
-    text = text.replace(b"\r", b"\n")
-    end = text.find(b"\n") + 1 or len(text)
-    if b'"' in text[:end] and len(ends := _row_ends(text, 0)):
-        end = int(ends[0]) + 1
-    return text[:end]
 
 
 def _row_ends(text: bytes, quotes: int) -> NDArray[np.intp]:

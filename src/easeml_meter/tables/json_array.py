@@ -28,12 +28,7 @@ class JsonArrayTable(JsonTable):
         first = next(self._blocks()).lstrip(_SPACE)
         if not first:
             return None
-        few = first[: self._longest_first()]
-        try:
-            return json.JSONDecoder().raw_decode(few.decode(errors="replace"))[0]
-        except json.JSONDecodeError:
-            self._check_first(len(first))  # it may have been cut short
-            raise
+        return json.JSONDecoder().raw_decode(first.decode(errors="replace"))[0]
 
     def _blocks(self) -> Iterator[bytes]:
         """Cut the file after objects; commas between them become line breaks."""

@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from easeml_meter.errors import InvalidInput, TooLarge
+from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import text as blocks
 from easeml_meter.tables.files import Stamp
-from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.table import Manner, Types
 from easeml_meter.tables.text import Block, TextTable
@@ -24,10 +23,6 @@ from easeml_meter.tables.wording import named
 DEEPEST = 100
 """Lists within lists within lists; at some thousands Arrow ends the process."""
 
-_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:', re.DOTALL)
-_FREE_CELLS = 1 << 24
-_FIRST_ROW = 4 << 20
-"""Bytes of the first row of a limited table: Python takes 20 times as many to look at it."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 # A mark of the byte order may stand before the first.
 _NO_OBJECT = re.compile(rb"^(?!\xef\xbb\xbf[ \t\r]*\{)[ \t\r]*[^{\s]", re.MULTILINE)
@@ -59,17 +54,7 @@ class JsonTable(TextTable):
         with self.path.open("rb") as file:
             while not first and (line := file.readline(4 * blocks.BLOCK)):
                 first = line.strip()
-        self._check_first(len(first))
         return json.loads(first) if first else None
-
-    def _longest_first(self) -> int | None:
-        """Return how many bytes of the first row are looked at; None: all."""
-        return _FIRST_ROW if self.limits else None
-
-    def _check_first(self, size: int) -> None:
-        """Refuse a first row that is too long to be looked at."""
-        if (most := self._longest_first()) and size > most:
-            raise TooLarge(f"row 1: {size:,} bytes given, at most {most:,}: write shorter lists")
 
     def _blocks(self) -> Iterator[bytes]:
         """Cut the file after lines."""
@@ -92,8 +77,6 @@ class JsonTable(TextTable):
         self._check_objects(block)
         if columns is None:
             _check_depth(block.text)
-            if self.limits:
-                self._check_keys(block.text, self.limits)
         try:
             table = pa.json.read_json(
                 pa.BufferReader(block.text),
@@ -124,15 +107,6 @@ class JsonTable(TextTable):
         if found:
             row = block.before + 1 + block.text.count(b"\n", 0, found.start())
             raise InvalidInput(f"row {row} or later: no JSON object: write one per row")
-
-    def _check_keys(self, text: bytes, limits: TableLimits) -> None:
-        """Refuse many rows of ever other keys: Arrow fills in each key in every row."""
-        keys = len(set(_KEY.findall(text)))
-        limits.check("most_columns", keys)
-        rows = text.count(b"{") if self.many_lines else text.count(b"\n") + 1
-        if keys * rows > _FREE_CELLS + len(text):
-            line = f"{keys:,} different keys in {rows:,} rows given"
-            raise TooLarge(f"{line}: give every row the same keys")
 
 
 def _check_depth(text: bytes) -> None:

@@ -1,19 +1,17 @@
-"""How much a table may hold that a stranger sent: what is refused before memory is spent on it.
+"""How much a table may hold that a stranger sent.
 
-A few kilobytes can unpack to gigabytes. So what a file says about itself is read first, without
-the library that decodes it (`parquet_layout`, `arrow_layout`), and what no header says is counted
-batch by batch. The files of a meter's owner are not limited.
+A few kilobytes can unpack to gigabytes. So a child process decodes the file (`apart`), and counts
+what it finds batch by batch. The files of a meter's owner are not limited.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput, TooLarge
 
@@ -24,10 +22,10 @@ _WORDS = {
     "longest_text": "bytes in one text",
     "most_classes": "classes",
 }
-_OFFSET = 8
-"""Bytes that a text or list takes beside its content."""
-_VIEW = 16
-"""Bytes of a view of a text; the first four are its length."""
+_MEMORY = 64 << 20
+_TIMES = 4
+"""A child may take so many bytes, and so many times `most_decoded_bytes`: rows exist as pages, as
+values and as texts."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +37,11 @@ class TableLimits:
     most_decoded_bytes: int = 256 << 20
     longest_text: int = 1 << 20
     most_classes: int = 25_000
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a child may take to decode a file."""
+        return _MEMORY + _TIMES * self.most_decoded_bytes
 
     def check(self, setting: str, given: int) -> None:
         """Refuse more than a setting allows.
@@ -61,85 +64,76 @@ class TableTally:
         self._limits = limits
         self._rows = self.bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count a valid batch, before dictionaries and views in it are written out.
+    def add(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Count a valid batch, with dictionaries and views written out, and return it so.
 
         Raises:
             TooLarge: it is too much.
             InvalidInput: it is of a type whose values may share their storage.
         """
+        plain = written_out(batch.schema)
+        if plain != batch.schema:
+            batch = batch.cast(plain)
         self._rows += batch.num_rows
         self._limits.check("most_rows", self._rows)
         for column in batch.columns:
-            self.bytes += self._size(column)
+            for texts in _texts(column):
+                longest = pc.max(pc.binary_length(texts)).as_py() or 0
+                self._limits.check("longest_text", longest)
+        self.bytes += batch.nbytes
         self._limits.check("most_decoded_bytes", self.bytes)
+        return batch
 
-    def _size(self, column: Any) -> int:
-        width = _width(column.type)
-        return int(self._sizes(column).sum()) if width is None else width * len(column)
 
-    def _sizes(self, column: Any) -> NDArray[Any]:
-        """Return how many bytes each value takes when it is written out."""
-        if isinstance(column, pa.ExtensionArray):
-            column = column.storage
-        kind, types, rows = column.type, pa.types, len(column)
-        if (width := _width(kind)) is not None:
-            return np.full(rows, width)
-        if types.is_dictionary(kind):
-            # Nulls are counted as the first entry: too much, and never too little.
-            places = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
-            sizes = self._sizes(column.dictionary)
-            return np.take(sizes, places) if len(sizes) else np.zeros(rows, int)
-        if types.is_struct(kind):
-            fields = [self._sizes(column.field(place)) for place in range(kind.num_fields)]
-            return np.asarray(np.sum([np.ones(rows, int), *fields], axis=0))
+def written_out(schema: pa.Schema) -> pa.Schema:
+    """Return columns whose dictionaries and views, also those in lists, are laid out plainly."""
+    plain = [(field.name, _plain(field.type)) for field in schema]
+    return pa.schema(plain)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary_view(kind):
+        return pa.large_binary()
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        item = kind.value_field.with_type(_plain(kind.value_type))
         if types.is_fixed_size_list(kind):
-            first, many = column.offset * kind.list_size, rows * kind.list_size
-            items = self._sizes(column.values)[first : first + many]
-            return np.asarray(items.reshape(rows, kind.list_size).sum(axis=1))
-        if types.is_map(kind):
-            return self._in_lists(column, self._sizes(column.keys) + self._sizes(column.items))
-        if types.is_list(kind) or types.is_large_list(kind):
-            return self._in_lists(column, self._sizes(column.values))
-        lengths = _lengths(column)
-        self._limits.check("longest_text", int(lengths.max(initial=0)))
-        return np.asarray(lengths + _OFFSET)
-
-    @staticmethod
-    def _in_lists(column: Any, sizes: NDArray[Any]) -> NDArray[Any]:
-        ends, total = column.offsets.to_numpy(), np.append(0, np.cumsum(sizes))
-        return np.asarray(np.diff(total[ends]) + _OFFSET)
+            return pa.list_(item, kind.list_size)
+        return pa.list_(item) if types.is_list(kind) else pa.large_list(item)
+    return kind
 
 
-@cache
-def _width(kind: pa.DataType) -> int | None:
-    """Return the bytes of each value; None where they differ."""
-    if pa.types.is_null(kind):
-        return 1
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind):
-        return None
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return None
-    try:
-        return max(1, int(kind.bit_width) // 8)
-    except ValueError:
-        return None
-
-
-def _lengths(column: Any) -> NDArray[Any]:
-    """Return the length of each text."""
-    kind, types, start, rows = column.type, pa.types, column.offset, len(column)
-    buffers: list[Any] = column.buffers()
-    if types.is_string_view(kind) or types.is_binary_view(kind):
-        numbers = np.frombuffer(buffers[1] or b"", np.int32)[:: _VIEW // 4]
-        return numbers[start : start + rows].astype(np.int64)
-    if types.is_string(kind) or types.is_binary(kind):
-        dtype: Any = np.int32
-    elif types.is_large_string(kind) or types.is_large_binary(kind):
-        dtype = np.int64
-    else:
+def _texts(column: Any) -> Iterator[Any]:
+    """Yield the texts of a column, also those in lists."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    kind, types = column.type, pa.types
+    if types.is_struct(kind):
+        for field in column.flatten():
+            yield from _texts(field)
+    elif any(is_list(kind) for is_list in _LISTS):
+        yield from _texts(column.flatten())
+    elif any(is_text(kind) for is_text in _TEXTS):
+        yield column
+    elif types.is_nested(kind) or types.is_run_end_encoded(kind) or types.is_dictionary(kind):
         # Lists that are views, runs and unions may show the same value any number of times.
         shown = str(kind)[:40]
         raise InvalidInput(f"type {shown!r} given, numbers, texts or lists of them needed")
-    ends = np.frombuffer(buffers[1] or b"", dtype)[start : start + rows + 1]
-    return np.diff(ends).astype(np.int64)
+
+
+_LISTS = (
+    *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+    pa.types.is_map,
+)
+_TEXTS = (
+    *(pa.types.is_string, pa.types.is_large_string),
+    *(pa.types.is_binary, pa.types.is_large_binary),
+)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self, cast
 
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput, TooLarge
+from easeml_meter.tables.apart import Work, answer_apart
 from easeml_meter.tables.binary import ArrowTable, ParquetTable
 from easeml_meter.tables.comma_separated import CsvTable
-from easeml_meter.tables.files import reading, stamp_of
+from easeml_meter.tables.files import Stamp, reading, stamp_of
 from easeml_meter.tables.json_array import JsonArrayTable
 from easeml_meter.tables.json_lines import JsonTable
+from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits, TableTally, written_out
 from easeml_meter.tables.numpy_file import NpyTable
 from easeml_meter.tables.source import Given, Held, Source, source_of
 from easeml_meter.tables.table import (
+    Batches,
     FileTable,
     Manner,
     MemoryTable,
@@ -81,7 +86,7 @@ def open_raw(
 
     Those of CSV are all text; JSON has the columns and types of its first row (`reals`: whole
     numbers there may be fractions later, except in the columns `texts`; `settled`: of all rows,
-    at the cost of reading them); text in Parquet may come as dictionaries.
+    at the cost of reading them).
     """
     return _open(path, Manner(texts=texts, raw=True, reals=reals, settled=settled))
 
@@ -114,6 +119,8 @@ def _open(path: Given, manner: Manner) -> FileTable:
         remedy = f": {_REMEDIES[ending]}" if ending in _REMEDIES else ""
         raise InvalidInput(f"{named(path)}: {given} given, {needed}{remedy}")
     stamp = stamp_of(source)
+    if isinstance(source, Held) and source.limits:
+        return LimitedTable.open(source, stamp, manner)
     if not stamp[2]:
         raise InvalidInput(f"{named(path)}: an empty file given, one row per example needed")
     kind = FORMATS[ending]
@@ -121,9 +128,6 @@ def _open(path: Given, manner: Manner) -> FileTable:
         if issubclass(kind, CsvTable | JsonTable | JsonArrayTable):
             _check_text(source)
         table = kind.open(source, stamp, manner)
-        if limits := table.limits:
-            limits.check("most_columns", len(table.columns))
-            limits.check("most_rows", table.rows or 0)
         _check(table)
     return table
 
@@ -140,3 +144,52 @@ def _check(table: Table) -> None:
     check_columns(table.columns)
     if table.rows == 0:
         raise InvalidInput("no rows given, one per example needed")
+
+
+@dataclass(frozen=True)
+class LimitedTable(FileTable):
+    """A stranger's table, which only child processes decode; it arrives here as plain Arrow."""
+
+    path: Held
+    manner: Manner
+    kind: ClassVar[str] = "readable"
+
+    @classmethod
+    def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
+        """Have a child find out the columns."""
+        held = cast(Held, path)
+        rows, found = _apart(_described, held, manner)
+        return cls(named(path), found.schema, rows, held, stamp, manner)
+
+    def _read(self, columns: list[str]) -> Batches:
+        _, found = _apart(_decoded, self.path, self.manner, columns)
+        yield from found.to_batches()
+
+
+def _apart(work: Work, source: Held, *given: object) -> tuple[Any, pa.Table]:
+    limits = source.limits or USUAL_LIMITS
+    whole = replace(source, limits=None)
+    size, memory = len(source.content), limits.memory
+    value, found = answer_apart(
+        work, whole, limits, *given, size=size, memory=memory, source=named(source)
+    )
+    return value, found
+
+
+def _described(source: Held, limits: TableLimits, manner: Manner) -> tuple[int | None, pa.Table]:
+    """Return the number of rows, and the columns without any."""
+    table = _open(source, manner)
+    with about(source):
+        limits.check("most_columns", len(table.columns))
+        limits.check("most_rows", table.rows or 0)
+    return table.rows, pa.Table.from_batches([], written_out(table.schema))
+
+
+def _decoded(
+    source: Held, limits: TableLimits, manner: Manner, columns: Sequence[str]
+) -> tuple[None, pa.Table]:
+    """Return all rows of some columns."""
+    table, tally = _open(source, manner), TableTally(limits)
+    with about(source):
+        found = [tally.add(batch) for batch in table.batches(columns)]
+    return None, pa.Table.from_batches(found, None if found else written_out(table.schema))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.files import Stamp, file_digest, reading, stamp_of
-from easeml_meter.tables.limits import TableLimits, TableTally
+from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.source import Held, Source
 from easeml_meter.tables.wording import excerpt, no_column
 
@@ -93,23 +93,16 @@ class Table(ABC):
         return list(self.columns if columns is None else columns)
 
     def _stream(self, names: list[str], read: Callable[[], Batches]) -> Batches:
-        check = self._check()
         for given in read():
             chosen = given if given.schema.names == names else given.select(names)
-            if check is not None:
-                check(chosen)
-            batch = self._written_out(chosen)
-            yield from cut(batch, rows_at_once(batch.schema.types))
+            self._check(chosen)
+            if any(map(pa.types.is_string_view, chosen.schema.types)):
+                chosen = chosen.cast(without_views(chosen.schema))
+            yield from cut(chosen, rows_at_once(chosen.schema.types))
 
-    def _check(self) -> Callable[[pa.RecordBatch], None] | None:
-        """Return what looks at each batch of a reading before it is used; None: nothing does."""
-        return None
-
-    def _written_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Lay out plainly what Arrow can do little with."""
-        if any(map(pa.types.is_string_view, batch.schema.types)):
-            return batch.cast(without_views(batch.schema))
-        return batch
+    def _check(self, batch: pa.RecordBatch) -> None:
+        """Look at each batch of a reading before it is used."""
+        return
 
     @abstractmethod
     def _read(self, columns: list[str]) -> Batches:
@@ -157,17 +150,9 @@ class FileTable(Table):
         with reading(self.path, self.kind):
             yield from super()._stream(names, read)
 
-    def _check(self) -> Callable[[pa.RecordBatch], None]:
-        limits = self.limits
-        tally = TableTally(limits) if limits else None
-
-        def check(batch: pa.RecordBatch) -> None:
-            # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
-            batch.validate(full=True)
-            if tally:
-                tally.add(batch)
-
-        return check
+    def _check(self, batch: pa.RecordBatch) -> None:
+        # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
+        batch.validate(full=True)
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:

@@ -46,6 +46,7 @@ def test_one_knob_halves_the_labels() -> None:
     "options",
     [
         {"protocol": Protocol.INCREMENTAL},
+        {"elastic": True},
         {"drawn": 0.2},
         {"tenants": (5, 5)},
         {"steps": 1},

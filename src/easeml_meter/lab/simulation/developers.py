@@ -48,6 +48,8 @@ class Developer:
     """Whether tenants hand their checkpoints on without a word."""
     hands_over: bool = False
     """Whether isolated tenants pool what they learnt by a hand-over that the meter knows of."""
+    rare: float = 0.5
+    """The share of unusual answers it asks for."""
     crashes: bool = False
     """Whether its models fail on purpose."""
     guesses: bool = False
@@ -57,7 +59,7 @@ class Developer:
 
     def at_home(self, spec: MeterSpec) -> bool:
         """Whether a meter has what this developer makes use of; else it is another's twin."""
-        if self.hands_over and spec.handover:
+        if self.hands_over and (spec.handover or spec.elastic):
             return False
         shares = self.passes or self.hands_over
         if self.guesses and spec.drawn is None:
@@ -98,7 +100,7 @@ class Developer:
         for desk in desks:
             cells = examples(world, ledger.labels, sessions, rng)
             aim = desk.draws if self.knows else guess
-            self.play(Player(desk, cells, aim))
+            self.play(Player(desk, cells, self.rare, aim))
         first, *others = desks
         for desk in others:
             first.strain = np.maximum(first.strain, desk.strain)
@@ -120,6 +122,12 @@ _ALL = (
     ),
     Developer("majority", "majority vote of the models that scored well", voter(kept)),
     Developer("blocks", "settles the examples block by block", by_blocks),
+    Developer(
+        "frugal",
+        "as threshold, but asks for predictable answers, so that an elastic budget lasts",
+        voter(evidence),
+        rare=0.1,
+    ),
     Developer(
         "reverter", "goes back after every bad answer and tries the opposite", voter(opposite)
     ),

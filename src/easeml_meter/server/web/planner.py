@@ -65,9 +65,11 @@ DEFAULTS = {
     "above": "",
     "loss": "0-1",
     "variance_ceiling": "",
+    "sticky": "",
     "tenants": "",
     "handover": "",
     "models": "",
+    "elastic": "",
     "clusters": "",
     "price": "",
 }
@@ -77,9 +79,10 @@ WANTS = {
     "tolerance": "how exact my labels can be",
 }
 """What can be asked; the other two are given."""
-_CHOICES = ("handover", "models", "clusters")
+_CHOICES = ("sticky", "handover", "models", "elastic", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
 _MORE = "meter plan takes more"
+_MOST_MASKED = 300
 _MOST_LABELS = 10**8
 _LONGEST = 300
 
@@ -138,7 +141,7 @@ class PlannerAnswer:
     def baseline(self) -> int:
         """Labels that a fresh test set for every step needs, as published."""
         row = next(row for row in self.rows if row.name.startswith("resampling"))
-        return row.published.labels
+        return (row.published or row.consistent).labels
 
 
 @router.get("/planner")
@@ -282,7 +285,7 @@ def formed(setting: Setting, steps: int) -> tuple[Form, ...]:
 @lru_cache(maxsize=500)
 def compared(setting: Setting, steps: int) -> tuple[MeterPrices, ...]:
     """Plan all meters."""
-    return compare(setting, steps)
+    return compare(setting, steps, most_masked=_MOST_MASKED)
 
 
 @lru_cache(maxsize=500)

@@ -245,7 +245,8 @@ class OnnxFile(Submitted):
         """Read the file, and check it statically."""
         from easeml_meter.scoring.onnx_model import OnnxModel
 
-        model = OnnxModel.open(self.path, on.expected(on.validation.rows))
+        apart, expected = on.space.limits is not None, on.expected(on.validation.rows)
+        model = OnnxModel.open(self.path, expected, apart=apart)
         return checked(ModelAttempt(model, model.content, ".onnx"), on)
 
     def files(self) -> dict[str, Source]:
