@@ -12,7 +12,7 @@ FAILURE = Finding("key", Verdict.FAIL, "open to all", "chmod 600 it")
 
 def test_a_finding_is_one_line_with_what_to_do() -> None:
     assert WARNING.line == "warn  disk      little is left: make room"
-    assert ok("mail", "none is sent").line == "ok    mail      none is sent"
+    assert ok("proxy", "none").line == "ok    proxy     none"
 
 
 @pytest.mark.parametrize(("verdict", "remedy"), [("ok", "do it"), ("warn", ""), ("fail", "")])
@@ -22,5 +22,5 @@ def test_what_is_not_ok_has_a_remedy_and_nothing_else_does(verdict: str, remedy:
 
 
 def test_warnings_are_healthy_and_failures_are_not() -> None:
-    assert healthy([ok("mail", "none"), WARNING])
+    assert healthy([ok("proxy", "none"), WARNING])
     assert not healthy([WARNING, FAILURE])

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import os
-import smtplib
 import socket
-import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from urllib.request import OpenerDirector
 
 import pytest
-from tests.postgresql import Cluster
-from tests.service.helpers import small_spec
 
-from easeml_meter.core.doctor import BELIEVED, Finding, Verdict
+from easeml_meter.core.doctor import Finding, Verdict
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.doctor import Installation, examine, readiness
-from easeml_meter.service.meters import create_meter
-from easeml_meter.service.notifications.emails import MailServer
 from easeml_meter.service.place import RECIPIENT, Site
 from easeml_meter.service.room import Room
 from easeml_meter.vault.keys import Identity
 
-CHECKS = ["key", "sandbox", "database", "clock", "disk", "files", "proxy", "mail"]
+CHECKS = ["key", "sandbox", "database", "disk", "files", "proxy"]
 
 
 @pytest.fixture(autouse=True)
@@ -135,37 +123,6 @@ def test_tables_of_another_version_are_found_and_left_alone(
     site.close()
 
 
-def test_a_clock_behind_the_books_fails(place: Installation) -> None:
-    ahead = lambda: datetime.now(UTC) + timedelta(hours=1)  # noqa: E731
-    site = Site.open(place.database, place.files, place.key, ahead)
-    create_meter(SYSTEM, site, small_spec(), "spam")
-    site.close()
-    finding = found(place, "clock")
-    assert finding.verdict is Verdict.FAIL
-    assert "newest audit link" in finding.said
-
-
-def test_the_clock_is_compared_with_that_of_postgresql(
-    place: Installation, postgresql: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = replace(place, database=postgresql.new_database(empty=False))
-    site = Site.open(place.database, place.files, place.key)
-    assert found(place, "clock") == Finding("clock", Verdict.OK, "as the database's")
-
-    class Slow(datetime):
-        @classmethod
-        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-            return datetime.now(UTC) - timedelta(minutes=1)
-
-    monkeypatch.setattr("easeml_meter.service.doctor.datetime", Slow)
-    assert "60 s behind" in found(place, "clock").said
-    assert {each.verdict for each in readiness(SYSTEM, site, place.folder)} == {
-        Verdict.OK,
-        Verdict.FAIL,
-    }
-    site.close()
-
-
 @pytest.mark.parametrize(("times", "verdict"), [(1.5, Verdict.WARN), (0.5, Verdict.FAIL)])
 def test_a_disk_that_fills_up_is_told_before_it_is_full(
     place: Installation, monkeypatch: pytest.MonkeyPatch, times: float, verdict: Verdict
@@ -199,109 +156,3 @@ def test_settings_of_a_proxy_are_judged(
     place: Installation, change: dict[str, object], verdict: Verdict
 ) -> None:
     assert found(replace(place, **change), "proxy").verdict is verdict  # type: ignore[arg-type]
-
-
-@contextmanager
-def answering(body: str, believed: str | None = None) -> Iterator[str]:
-    """Serve one text at every path, and name the headers that were believed."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            if believed is not None:
-                self.send_header(BELIEVED, believed)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-@pytest.mark.parametrize(
-    ("said", "verdict"),
-    [("ok database\nok proxy\n", Verdict.OK), ("ok database\nwarn proxy\n", Verdict.FAIL)],
-)
-def test_the_running_server_is_asked_through_its_proxy(
-    place: Installation, said: str, verdict: Verdict
-) -> None:
-    with answering(said) as address:
-        assert found(replace(place, public_url=address), "proxy").verdict is verdict
-    assert found(replace(place, public_url=address), "proxy").verdict is Verdict.WARN
-
-
-@pytest.mark.parametrize(
-    ("believed", "verdict"),
-    [
-        ("X-Forwarded-For", Verdict.OK),
-        ("", Verdict.FAIL),
-        ("X-Forwarded-Proto", Verdict.FAIL),
-        (None, Verdict.WARN),  # a server of an earlier version
-    ],
-)
-def test_a_trusted_proxy_must_say_whom_it_speaks_for(
-    place: Installation, believed: str | None, verdict: Verdict
-) -> None:
-    trusting = replace(place, trusted_proxy=("127.0.0.1",), allowed_host=("127.0.0.1",))
-    with answering("ok database\nok proxy\n", believed) as address:
-        assert found(replace(trusting, public_url=address), "proxy").verdict is verdict
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_https_needs_the_scheme_from_the_proxy(
-    place: Installation, monkeypatch: pytest.MonkeyPatch, kept: bool
-) -> None:
-    """Without it the server takes requests for http, and its cookies are not for https alone."""
-    believed = "X-Forwarded-For, X-Forwarded-Proto" if kept else "X-Forwarded-For"
-    trusting = replace(place, trusted_proxy=("127.0.0.1",), allowed_host=("127.0.0.1",))
-    reached = OpenerDirector.open
-    with answering("ok proxy\n", believed) as address:
-        monkeypatch.setattr(
-            OpenerDirector, "open", lambda self, _, timeout: reached(self, address, None, timeout)
-        )
-        finding = found(replace(trusting, public_url="https://meter.example"), "proxy")
-    assert finding.verdict is (Verdict.OK if kept else Verdict.FAIL)
-    assert kept or "no X-Forwarded-Proto came" in finding.said
-
-
-def test_a_mail_server_that_is_not_there_is_a_warning(place: Installation) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    mail = MailServer("127.0.0.1", "meter@example.org", port, "meter", "secret")
-    finding = found(replace(place, mail=mail), "mail")
-    assert finding.verdict is Verdict.WARN
-    assert finding.said == (
-        f"127.0.0.1:{port}: the mail server cannot be reached (Connection refused)"
-    )
-    assert "secret" not in finding.line
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (smtplib.SMTPAuthenticationError(535, b"no"), "does not let us in"),
-        (smtplib.SMTPNotSupportedError("no STARTTLS"), "does not let us in"),
-        (ssl.SSLCertVerificationError("expired"), "does not let us in"),
-        (smtplib.SMTPConnectError(554, b"busy"), "cannot be reached"),
-        (smtplib.SMTPServerDisconnected("gone"), "cannot be reached"),
-        (TimeoutError("timed out"), "cannot be reached"),
-    ],
-)
-def test_a_mail_server_that_refuses_is_told_from_one_that_is_away(
-    place: Installation, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr(smtplib, "SMTP", refuse)
-    finding = found(replace(place, mail=MailServer("mail", "m@example.org", 25)), "mail")
-    assert f"the mail server {said} (" in finding.said

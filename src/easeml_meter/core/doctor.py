@@ -6,9 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-BELIEVED = "X-Meter-Believed"
-"""The header in which a server answers which forwarded headers of a request it believed."""
-
 
 class Verdict(StrEnum):
     """How a check went."""

@@ -22,7 +22,6 @@ from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
 from easeml_meter.server.connections import Connections, Listener, WatchedProtocol
-from easeml_meter.server.doctor import mail_server
 from easeml_meter.server.idempotency import forget_old_keys
 from easeml_meter.server.request_ids import Peers
 from easeml_meter.server.settings import Settings
@@ -30,6 +29,7 @@ from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import forget_guesses
 from easeml_meter.service.jobs import runner
 from easeml_meter.service.notifications.delivery import Sender, collect, delivering, others_named
+from easeml_meter.service.notifications.emails import MailServer
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads
@@ -49,7 +49,17 @@ _AT_ONCE = 4
 
 def _sender(settings: Settings) -> Sender:
     others = others_named(settings.notify) if settings.notify else None
-    return Sender(mail_server(settings), others)
+    if not settings.smtp_host:
+        return Sender(None, others)
+    mail = MailServer(
+        settings.smtp_host,
+        settings.smtp_from,
+        settings.smtp_port,
+        settings.smtp_user or None,
+        settings.smtp_password or None,
+        settings.smtp_starttls,
+    )
+    return Sender(mail, others)
 
 
 def open_site(settings: Settings) -> Site:

@@ -11,19 +11,14 @@ import os
 import pwd
 import secrets
 import stat
-import urllib.request
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from easeml_meter.core.doctor import BELIEVED, Finding, Verdict, ok
-from easeml_meter.core.notifications import Undelivered
+from easeml_meter.core.doctor import Finding, Verdict, ok
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.notifications.emails import MailServer, reach
 from easeml_meter.service.place import RECIPIENT, Site
 from easeml_meter.service.room import Room
 from easeml_meter.storage.books.copies import SCHEMA
@@ -31,14 +26,10 @@ from easeml_meter.storage.files import FolderFiles, open_files
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
 
-SKEW = timedelta(seconds=5)
-"""Clocks that differ by more expire tokens too early and stamp the audit chain out of order."""
-_SECONDS = 10
 _NAMES = 100
 """How many sealed files, and how many validation sets, are looked for: those in use first."""
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LOST = "correct the setting files, or bring the files back from a backup"
-_UNCOMPARED = ok("clock", "no database to compare it with")
 
 
 @dataclass(frozen=True)
@@ -50,10 +41,8 @@ class Installation:
     files: str = field(repr=False)
     key: Path
     room: Room
-    mail: MailServer | None = None
     trusted_proxy: tuple[str, ...] = ()
     allowed_host: tuple[str, ...] = ()
-    public_url: str = ""
     in_the_clear: bool = False
     """Whether tokens travel unencrypted to whatever address it listens on."""
 
@@ -61,19 +50,18 @@ class Installation:
 @needs(Permission.OPERATE)
 def examine(_: Actor, installation: Installation) -> list[Finding]:
     """Check everything; return one finding for each check, always in the same order."""
-    books = list(_books(installation.database))
+    books = _books(installation.database)
     # What is wrong with the database is told once.
     named: list[str] = []
     with suppress(MeterError):
-        named = _named(installation.database) if books[0].verdict is not Verdict.FAIL else []
+        named = _named(installation.database) if books.verdict is not Verdict.FAIL else []
     return [
         _key(installation.key),
         _sandbox(),
-        *books,
+        books,
         _disk(installation.room, FolderFiles(installation.folder).free()),
         _files(installation, named),
         _proxy(installation),
-        _mail(installation.mail),
     ]
 
 
@@ -81,7 +69,7 @@ def examine(_: Actor, installation: Installation) -> list[Finding]:
 def readiness(_: Actor, site: Site, folder: Path) -> list[Finding]:
     """Check what costs next to nothing, for a load balancer that asks every few seconds."""
     free = [each for each in (site.files.free(), FolderFiles(folder).free()) if each is not None]
-    return [*_opened(site.store, running=True), _disk(site.room, min(free))]
+    return [_opened(site.store, running=True), _disk(site.room, min(free))]
 
 
 def _key(path: Path) -> Finding:
@@ -123,71 +111,43 @@ def _sandbox() -> Finding:
     return Finding("sandbox", Verdict.WARN, lacking, remedy)
 
 
-def _books(url: str) -> Iterator[Finding]:
+def _books(url: str) -> Finding:
     try:
         store = Store.look(url)
     except MeterError as error:
-        yield from _unreachable(error)
-        return
+        return _unreachable(error)
     if store is None:
         remedy = "meter serve makes it at its first start"
-        yield Finding("database", Verdict.WARN, "there is none yet", remedy)
-        yield _UNCOMPARED
-        return
+        return Finding("database", Verdict.WARN, "there is none yet", remedy)
     try:
-        yield from _opened(store, running=False)
+        return _opened(store, running=False)
     finally:
         store.close()
 
 
-def _opened(store: Store, *, running: bool) -> Iterator[Finding]:
-    """Examine the books; for a server that is `running`, without what takes a while.
-
-    That is the search for the last audit link.
-    """
+def _opened(store: Store, *, running: bool) -> Finding:
+    """Examine the books, for a server that is `running` or for one that would be started."""
     try:
         with store.reading() as books:
             version = books.version()
-            theirs = books.now()
-            links = books.audit.newest_at() if not running and version == SCHEMA else None
     except MeterError as error:
-        yield from _unreachable(error)
-        return
+        return _unreachable(error)
     if version == SCHEMA:
-        yield ok("database", f"{store.dialect}, schema {version}")
-    elif version is None or version < SCHEMA:
+        return ok("database", f"{store.dialect}, schema {version}")
+    if version is None or version < SCHEMA:
         said = f"{store.dialect}, schema {version or 'none'}, this program has {SCHEMA}"
         remedy = "meter serve upgrades it when it starts; make a backup first"
-        yield Finding("database", Verdict.WARN, said, remedy)
-    else:
-        said = f"{store.dialect}, schema {version}, newer than this program's {SCHEMA}"
-        # What runs was let in at its start, and is meant to go on until it is replaced: if it said
-        # that it is not ready, the first new server would put all old ones out of service.
-        verdict = Verdict.WARN if running else Verdict.FAIL
-        yield Finding("database", verdict, said, "update easeml-meter on this machine")
-    yield _clock(datetime.now(UTC), theirs, links)
+        return Finding("database", Verdict.WARN, said, remedy)
+    said = f"{store.dialect}, schema {version}, newer than this program's {SCHEMA}"
+    # What runs was let in at its start, and is meant to go on until it is replaced: if it said
+    # that it is not ready, the first new server would put all old ones out of service.
+    verdict = Verdict.WARN if running else Verdict.FAIL
+    return Finding("database", verdict, said, "update easeml-meter on this machine")
 
 
-def _unreachable(error: MeterError) -> Iterator[Finding]:
+def _unreachable(error: MeterError) -> Finding:
     remedy = "start it, or correct the setting database; the server can do nothing without it"
-    yield Finding("database", Verdict.FAIL, str(error), remedy)
-    yield _UNCOMPARED
-
-
-def _clock(now: datetime, theirs: datetime | None, newest: datetime | None) -> Finding:
-    """Compare this machine's clock with the database's, and with the newest audit link."""
-    remedy = "keep the clocks of all machines right (systemd-timesyncd or chrony)"
-    if theirs is not None and abs(now - theirs) > SKEW:
-        seconds = (now - theirs).total_seconds()
-        said = f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the database's"
-        return Finding("clock", Verdict.FAIL, said, remedy)
-    if newest is not None and newest - now > SKEW:
-        said = (
-            f"{now:%Y-%m-%dT%H:%M:%SZ}, before the newest audit link ({newest:%Y-%m-%dT%H:%M:%SZ})"
-        )
-        return Finding("clock", Verdict.FAIL, said, remedy)
-    compared = "as the database's" if theirs is not None else "not behind the books"
-    return ok("clock", compared)
+    return Finding("database", Verdict.FAIL, str(error), remedy)
 
 
 def _disk(room: Room, free: int) -> Finding:
@@ -311,50 +271,5 @@ def _proxy(installation: Installation) -> Finding:
     if installation.trusted_proxy and not installation.allowed_host:
         remedy = "set allowed_host to the names under which the server is reached"
         return Finding("proxy", Verdict.WARN, "requests may name any host", remedy)
-    if installation.public_url:
-        return _through_proxy(installation.public_url, bool(installation.trusted_proxy))
-    if not installation.trusted_proxy:
-        return ok("proxy", "none is trusted")
-    return ok("proxy", "its headers are checked once public_url is set, through that address")
-
-
-def _through_proxy(url: str, trusted: bool) -> Finding:
-    """Ask the running server, the way everybody does, whether it believes its proxy."""
-    try:
-        # Straight to it: a proxy for the way out of this network would add headers of its own.
-        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with straight.open(f"{url}/readyz", timeout=_SECONDS) as answer:
-            lines = answer.read(1 << 16).decode(errors="replace").splitlines()
-            believed = answer.headers.get(BELIEVED)
-    except OSError as error:
-        remedy = "start the server and its proxy, then run this again"
-        return Finding("proxy", Verdict.WARN, f"{url}: not reached ({error})", remedy)
-    verdict = next((line.split()[0] for line in lines if line.split()[1:2] == ["proxy"]), "")
-    remedy = (
-        "have it set X-Forwarded-For and X-Forwarded-Proto, and name its address as trusted_proxy"
-    )
-    if verdict != Verdict.OK:
-        said = f"{url}: the server does not believe its proxy"
-        return Finding("proxy", Verdict.FAIL, said, remedy)
-    if trusted and believed is None:
-        again = "start the server of this version, then run this again"
-        said = f"{url}: the server does not say which headers of its proxy it believes"
-        return Finding("proxy", Verdict.WARN, said, again)
-    # Without them everybody has the proxy's address, and https is taken for http.
-    wanted = ["X-Forwarded-For", *(["X-Forwarded-Proto"] if url.startswith("https:") else [])]
-    lacking = [each for each in wanted if each not in (believed or "")]
-    if trusted and lacking:
-        said = f"{url}: no {' and no '.join(lacking)} came with it that the server believes"
-        return Finding("proxy", Verdict.FAIL, said, remedy)
-    return ok("proxy", f"{url}: the server sees whom it talks to")
-
-
-def _mail(server: MailServer | None) -> Finding:
-    if server is None:
-        return ok("mail", "none is sent (setting smtp_host)")
-    try:
-        reach(server)
-    except Undelivered as error:
-        remedy = "correct the settings smtp_..., or start the mail server"
-        return Finding("mail", Verdict.WARN, f"{server.host}:{server.port}: {error}", remedy)
-    return ok("mail", f"{server.host}:{server.port} lets us in")
+    named = ", ".join(installation.trusted_proxy) or "none"
+    return ok("proxy", f"{named} is trusted")

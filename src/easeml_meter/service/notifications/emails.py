@@ -111,24 +111,6 @@ def _written(message: Delivery, mail: MailServer) -> EmailMessage:
     return email
 
 
-def reach(mail: MailServer) -> None:
-    """Sign in to the mail server and leave again.
-
-    Raises:
-        Undelivered: it cannot be reached, or does not let us in.
-    """
-    try:
-        with _signed_in(mail) as server:
-            server.noop()
-    except (smtplib.SMTPConnectError, smtplib.SMTPServerDisconnected) as error:
-        raise Undelivered(f"the mail server cannot be reached ({type(error).__name__})") from None
-    except (smtplib.SMTPException, ssl.SSLError, ValueError) as error:
-        raise Undelivered(f"the mail server does not let us in ({type(error).__name__})") from None
-    except OSError as error:
-        reason = error.strerror or "no answer"
-        raise Undelivered(f"the mail server cannot be reached ({reason})") from None
-
-
 @contextmanager
 def _signed_in(mail: MailServer) -> Iterator[smtplib.SMTP]:
     with smtplib.SMTP(mail.host, mail.port, timeout=_SECONDS) as server:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -134,13 +133,6 @@ class Books:
     def copies(self) -> Copies:
         """Wholesale copies, for backups."""
         return Copies(self._exchange)
-
-    def now(self) -> datetime | None:
-        """Return the time on the database's machine; None where that is this machine."""
-        if self.connection.dialect.name == "sqlite":
-            return None
-        found: datetime = self.connection.execute(sa.func.clock_timestamp().select()).scalar_one()
-        return found
 
     def version(self) -> str | None:
         """Return the version of the tables; None if there are none yet."""

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -37,11 +36,6 @@ class AuditLinks(Repository):
         """Return the last so many links of one event, the newest first."""
         given = {"meter": meter, "event": event, "count": count}
         return [AuditLink(*row) for row in self._connection.execute(_newest_of(), given)]
-
-    def newest_at(self) -> datetime | None:
-        """Return when the newest link of all chains was made; None if there is none."""
-        found = self._connection.execute(sa.select(sa.func.max(schema.audit.c.at))).scalar()
-        return None if found is None else datetime.fromisoformat(found)
 
     def newest(self, meter: str) -> int:
         """Return the number of a meter's newest link; 0 if it has none."""
