@@ -5,17 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import socket
-import ssl
 import subprocess
 import sys
-import threading
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -129,124 +120,6 @@ def test_the_tools_that_read_these_files_take_them(
         len(list(yaml.safe_load_all(path.read_text(encoding="utf-8")))) for path in MANIFESTS
     )
     assert "nginx takes it" in done.stdout
-
-
-class Names(threading.Thread):
-    """A name server that gives the same addresses for every name, like Docker's for an alias."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.addresses: list[str] = []
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
-        self.port: int = self.socket.getsockname()[1]
-
-    def run(self) -> None:
-        while True:
-            asked, sender = self.socket.recvfrom(512)
-            answers = [
-                b"\xc0\x0c\0\1\0\1" + (600).to_bytes(4) + b"\0\4" + socket.inet_aton(each)
-                for each in self.addresses
-            ]
-            head = asked[:2] + b"\x81\x80\0\1" + len(answers).to_bytes(2) + bytes(4)
-            question = asked[12 : asked.index(b"\0", 12) + 5]
-            self.socket.sendto(head + question + b"".join(answers), sender)
-
-
-class Api(BaseHTTPRequestHandler):
-    """Answers with its own address, and with what it was asked."""
-
-    def do_GET(self) -> None:
-        text = f"{self.connection.getsockname()[0]} {self.path}".encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
-        pass
-
-
-@contextmanager
-def api_at(address: str, port: int) -> Iterator[None]:
-    with ThreadingHTTPServer((address, port), Api) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield
-        finally:
-            server.shutdown()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("", 0))
-        return int(found.getsockname()[1])
-
-
-@pytest.mark.verify
-def test_the_proxy_finds_a_container_that_was_made_anew_at_another_address(
-    tmp_path: Path, manifests: subprocess.CompletedProcess[str]
-) -> None:
-    del manifests  # it has fetched nginx
-    nginx = shutil.which("nginx") or str(ROOT / ".cache/manifests/nginx/usr/sbin/nginx")
-    made = ["-keyout", str(tmp_path / "tls.key"), "-out", str(tmp_path / "tls.pem")]
-    key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=meter", *made]
-    subprocess.run(key, check=True, capture_output=True)
-    names, port, inside = Names(), free_port(), free_port()
-    names.start()
-    text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
-    for old, new in (
-        ("/tmp/", f"{tmp_path}/"),  # noqa: S108 - a path in the container
-        ("/run/secrets/", f"{tmp_path}/"),
-        ("127.0.0.11 ", f"127.0.0.1:{names.port} "),
-        ("listen 8443 ssl", f"listen 127.0.0.1:{port} ssl"),
-        (":8080", f":{inside}"),
-        ("worker_processes auto", "worker_processes 1"),  # each remembers names for itself
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    (tmp_path / "nginx.conf").write_text(text)
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-
-    def answer() -> str:
-        url = f"https://127.0.0.1:{port}/a%20b?c=d"
-        with urllib.request.urlopen(url, context=trusting, timeout=10) as found:
-            return str(found.read().decode())
-
-    def soon(address: str) -> bool:
-        """Whether an address answers within a few seconds: names are kept for two."""
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            if answer() == f"{address} /a%20b?c=d":
-                return True
-            time.sleep(0.05)
-        return False
-
-    words = [nginx, "-e", "stderr", "-c", str(tmp_path / "nginx.conf"), "-g", "daemon off;"]
-    with ExitStack() as stack:
-        first = stack.enter_context(ExitStack())
-        first.enter_context(api_at("127.0.0.2", inside))
-        stack.enter_context(api_at("127.0.0.4", inside))
-        names.addresses = ["127.0.0.2"]
-        running = stack.enter_context(
-            subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        )
-        stack.callback(running.terminate)
-        for _ in range(100):
-            with socket.socket() as asked:
-                if asked.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
-        assert soon("127.0.0.2")
-        names.addresses = ["127.0.0.4"]
-        assert soon("127.0.0.4")
-        # Both are asked; and when one of them is gone, the other answers every request.
-        names.addresses = ["127.0.0.2", "127.0.0.4"]
-        assert soon("127.0.0.2")
-        assert soon("127.0.0.4")
-        first.close()
-        assert {answer() for _ in range(20)} == {"127.0.0.4 /a%20b?c=d"}
 
 
 @pytest.mark.parametrize("place", ["deploy/nginx.conf", "docs/server.md"])

@@ -264,15 +264,3 @@ def test_readme_make_targets_exist() -> None:
     assert targets
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
-@pytest.mark.parametrize(("page", "most"), [("CONTRIBUTING.md", 60), ("ARCHITECTURE.md", 200)])
-def test_pages_for_contributors_stay_short(page: str, most: int) -> None:
-    assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= most
-
-
-def test_wildcards() -> None:
-    assert matches(["a", "...", "b ... d"], ["a", "x", "y", "b c d"])
-    assert matches(["a", "...", "b"], ["a", "b"])
-    assert not matches(["a", "b"], ["a", "x", "b"])
-    assert not matches(["a ..."], ["b a"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -32,23 +31,10 @@ from easeml_meter.errors import (
     Unauthenticated,
     WrongPhase,
 )
-from easeml_meter.meter import Meter
 
 
 def verbs(kind: type) -> dict[str, Any]:
     return {name: each for name, each in vars(kind).items() if not name.startswith("_")}
-
-
-def test_every_verb_of_a_meter_is_there_with_the_same_signature() -> None:
-    made_by_connect = {"create", "check_new", "open"}
-    wanted = verbs(Meter).keys() - made_by_connect
-    assert {"seal", "submit_any", "status", "release", "audit", "spec"} <= wanted
-    for name in wanted:
-        here, remote = verbs(Meter)[name], verbs(RemoteMeter)[name]
-        assert type(remote) is type(here), name
-        if isinstance(here, property):
-            here, remote = here.fget, remote.fget
-        assert inspect.signature(remote) == inspect.signature(here), name
 
 
 def test_from_the_request_to_an_active_test_set(people: People) -> None:
