@@ -1,4 +1,4 @@
-"""The server: small submissions next to a bare endpoint of the same framework, and large uploads.
+"""The server: small submissions next to a bare endpoint of the same framework.
 
 `python -m bench.server` reports throughput, latencies and memory. Both endpoints run alike: one
 process with one event loop, the same clients, the same kind of database, both commit durably.
@@ -216,11 +216,6 @@ def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     meter.set_validation(folder / "validation.parquet", label="label")
     meter.seal(folder / "test.parquet", folder / "set.sealed", label="label")
     meter.add_test_set(folder / "set.sealed")
-    labeler = users.add_user(SYSTEM, site, "labeler")
-    waiting = create_meter(SYSTEM, site, spec, "waiting")
-    seats.add_seat(SYSTEM, site.space(waiting.id), labeler.id, Role.LABELER)
-    _, labelers = tokens.make_token(Actor(((Role.USER, 0),), user=labeler.id), site, "bench")
-    (folder / "uploading.json").write_text(json.dumps({"meter": waiting.id, "token": labelers}))
     path = f"/api/v1/meters/{row.id}/submissions?model=m"
     headers = HEADERS | {"Authorization": f"Bearer {token}"}
     (folder / "served.json").write_text(json.dumps([path, headers]))
@@ -346,7 +341,7 @@ def databases(folder: Path) -> Iterator[dict[str, Callable[[str], str]]]:
         yield made | {"PostgreSQL": lambda _: cluster.new_database()}
 
 
-def report(requests: int, gigabytes: float) -> int:
+def report(requests: int) -> int:
     """Print the measurements; 1 if one misses what is asked for."""
     missed = 0
     with tempfile.TemporaryDirectory(prefix="bench-server-") as name:
@@ -366,7 +361,6 @@ def report(requests: int, gigabytes: float) -> int:
                 bare.stop()
                 ours.stop()
                 missed += after(label, folder / label, new, requests) > LATER
-        missed += upload(folder, round(gigabytes * (1 << 30))) > 200 << 20
     return int(missed > 0)
 
 
@@ -459,38 +453,8 @@ class Measured:
         return self.requests / self.seconds
 
 
-def upload(folder: Path, size: int) -> int:
-    """Upload a sealed file of about `size` bytes in one piece; give the server's peak memory."""
-    place = folder / "upload"
-    place.mkdir()
-    running = Running.start("ours", place, f"sqlite:///{place}/books.db")
-    known = json.loads((place / "uploading.json").read_text())
-    file = place / "large.sealed"
-    with file.open("wb") as stream:
-        stream.truncate(size)
-    path = f"/api/v1/meters/{known['meter']}/uploads"
-    headers = {"Authorization": f"Bearer {known['token']}", "Content-Type": "application/json"}
-    connection = http.client.HTTPConnection("127.0.0.1", running.port)
-    connection.request("POST", path, json.dumps({"name": "large", "size": size}), headers)
-    begun = json.loads(connection.getresponse().read())
-    before, started = running.memory(), time.perf_counter()
-    with file.open("rb") as stream:
-        sized = headers | {"Content-Length": str(size)}
-        connection.request("PUT", f"{path}/{begun['id']}?offset=0", stream, sized)
-        answer = json.loads(connection.getresponse().read())
-    seconds, peak = time.perf_counter() - started, running.memory()
-    assert answer["offset"] == size, answer
-    connection.close()
-    running.stop()
-    print(
-        f"upload of {size / (1 << 30):.2f} GB: {seconds:.1f} s ({size / seconds / (1 << 20):.0f} "
-        f"MB/s), peak memory {peak >> 20} MB, {before >> 20} MB before (at most 200 MB)"
-    )
-    return peak
-
-
 if __name__ == "__main__":
     if len(sys.argv) == 4:
         serve(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
     else:
-        sys.exit(report(requests=1000, gigabytes=1.0))
+        sys.exit(report(requests=1000))

@@ -235,8 +235,8 @@ upper = 1.0
 tolerance = 0.1
 """
     _keys = (
-        *("loss", "steps", "delta", "sessions", "tenants", "protocol", "resets", "masked_reverts"),
-        *("models", "inputs", "classes", "handover", "gap", "elastic", "ceiling", "memory", "kept"),
+        *("loss", "steps", "delta", "sessions", "tenants", "protocol", "resets"),
+        *("models", "inputs", "classes", "handover", "gap", "ceiling", "memory", "kept"),
     )
     _values = (
         *("0", "-1", "1", "3", "1e-300", "1e400", "nan", "inf", "0x10", "9" * 40, "1979-05-27"),
@@ -322,6 +322,7 @@ class Sealed:
             "created": "2020-01-01",
             "classes": draw.choice((None, None, ["a", "b"], [], [None], [word(draw)] * 3)),
             "draws": draw.choice((None, "00" * 32, word(draw))),
+            "batch_rows": draw.choice(([], [], [table.num_rows], [1, table.num_rows - 1])),
         }
         for _ in range(draw.choice((0, 0, 1, 2))):
             key = draw.choice(("names", *notes))

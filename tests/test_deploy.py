@@ -12,10 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.forking import shims
 from tests.nodes import ROOT
+from tests.service.sites import make_room, make_site
 
 from easeml_meter.cli import meter
 from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
+from easeml_meter.server.worker import prepare
 
 DEPLOY = ROOT / "deploy"
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
@@ -45,7 +48,7 @@ def test_the_image_runs_unprivileged_and_starts_a_server() -> None:
     assert f"USER {ACCOUNT}:{ACCOUNT}" in last
     assert last[-2:] == ['ENTRYPOINT ["meter"]', 'CMD ["serve"]']
     installed = next(line for line in reversed(last) if "apt-get install" in line)
-    for package in ("bubblewrap", "util-linux", "ca-certificates", "python3"):
+    for package in ("bubblewrap", "util-linux", "ca-certificates", "python3", "restic"):
         assert package in installed.split()
 
 
@@ -171,6 +174,70 @@ def test_no_pod_can_write_the_key_that_it_runs_with(name: str) -> None:
     assert {"name": "key", "mountPath": "/srv/key"} in first["volumeMounts"]  # it copies the key
 
 
+RESTIC = """#!/bin/sh
+echo "$@" >>restic.log
+case "$*" in
+  "cat config") test -e repository ;;
+  init) : >repository ;;
+  "backup "*) cat >repository ;;
+  "dump "*) cat repository ;;
+esac
+"""
+
+
+def test_a_backup_is_verified_as_restic_gives_it_back_before_old_ones_are_dropped(
+    tmp_path: Path,
+) -> None:
+    """It was called sound, and the last good backup was dropped for it."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "restic").write_text(RESTIC)
+    (tmp_path / "bin" / "restic").chmod(0o755)
+    site = make_site(tmp_path / "site", f"sqlite:///{tmp_path}/site/meter.db")
+    prepare(site)
+    make_room(site, tmp_path / "room").submit(1, model="a")
+    site.close()
+    environment = os.environ | {
+        "PATH": f"{tmp_path}/bin:{shims()}:/usr/bin:/bin",
+        "TMPDIR": str(tmp_path),
+        "METER_SERVER_FOLDER": str(tmp_path / "site"),
+    }
+    log = tmp_path / "restic.log"
+
+    def backed_up() -> tuple[int, list[str]]:
+        log.unlink(missing_ok=True)
+        done = subprocess.run(
+            [DEPLOY / "meter-backup"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert not (tmp_path / "meter.tar").exists()
+        return done.returncode, log.read_text().splitlines()
+
+    added = "backup --host meter --stdin --stdin-filename meter.tar"
+    dropped = "forget --host meter --keep-last 30 --prune"
+    code, calls = backed_up()
+    assert (code, calls[:2], calls[3], calls[-1]) == (0, ["cat config", "init"], added, dropped)
+    noted = (tmp_path / "site" / "files" / "server.backup").read_text()
+    (tmp_path / "site" / "files" / "meters").rename(tmp_path / "away")
+    code, calls = backed_up()
+    assert (code, added in calls, dropped in calls) == (1, True, False)
+    assert calls[-1] == "forget --host meter latest"
+    assert (tmp_path / "site" / "files" / "server.backup").read_text() == noted
+
+
+def test_all_ways_make_backups_with_one_script() -> None:
+    backup = compose()["services"]["backup"]
+    assert "if meter-backup; then" in backup["command"][0]
+    assert pods()["meter-backup"]["containers"][0]["command"] == ["meter-backup"]
+    assert "COPY deploy/meter-backup /usr/bin/meter-backup" in instructions()
+    # It is verified by restoring all of it, which may be more than the memory.
+    assert backup["tmpfs"] == []
+    assert "/tmp" in backup["volumes"]  # noqa: S108 - a path in the container
+
+
 def test_compose_has_one_service_that_changes_the_key_and_it_never_starts_by_itself() -> None:
     services = compose()["services"]
     rotate = services["rotate"]
@@ -204,7 +271,7 @@ def units_here(folder: Path) -> list[Path]:
     """Write the units into a folder, with a program that is on this machine."""
     for path in UNITS.iterdir():
         text = path.read_text(encoding="utf-8").replace("/opt/meter/bin/", "/bin/")
-        (folder / path.name).write_text(text.replace("/bin/meter ", "/bin/true "))
+        (folder / path.name).write_text(re.sub("/bin/meter(-backup)? ", "/bin/true ", text))
     return sorted(folder.iterdir())
 
 
@@ -250,8 +317,12 @@ def test_units_run_commands_that_there_are_and_stop_only_the_program_itself() ->
     """A model that got SIGTERM would be answered "no reading", and charged."""
     for path in UNITS.glob("*.service"):
         for line in set_in(path.name, "ExecStart(?:Pre)?"):
-            program, name, *words = line.removeprefix("-").split()
-            assert program == "/opt/meter/bin/meter"
+            program, *words = line.removeprefix("-").split()
+            if program == "/opt/meter/bin/meter-backup":
+                words = ["backup", "out.tar", *words]
+            else:
+                assert program == "/opt/meter/bin/meter"
+            name, *words = words
             context = meter.make_context("meter", ["plan"])
             command = meter.get_command(context, name)
             assert command is not None

@@ -7,6 +7,7 @@ import json
 import struct
 import tarfile
 from functools import partial
+from typing import Any
 
 import httpx
 import numpy as np
@@ -168,7 +169,8 @@ def sealed_files_that_unpack(client: Client) -> None:
     size = 200_000
     words = pa.DictionaryArray.from_arrays(np.zeros(size, np.int32), ["x" * 20_000])
     label = pa.table({"label": np.zeros(size, np.int8)})
-    notes = {"label": "label", "id_column": None, "order_digest": None, "created": ""}
+    notes: dict[str, Any] = {"label": "label", "id_column": None, "order_digest": None}
+    notes |= {"created": "", "draws": "00" * 32, "batch_rows": []}
     for table, classes in ((label, ["x" * 20_000]), (label.append_column("x", words), None)):
         sink, said = io.BytesIO(), notes | {"classes": classes}
         write_container(

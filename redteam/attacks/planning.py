@@ -16,8 +16,6 @@ HEAVY: dict[str, dict[str, Any]] = {
         "signals": 20,
         "edges": None,
     },
-    "700 masked reverts": {"masked_reverts": 700, "mask_above": 1, "steps": 7000},
-    "1,000 masked reverts": {"masked_reverts": 1000, "mask_above": 1, "steps": 10_000},
     "1,000 resets, 50 bands": {
         "protocol": "incremental",
         "resets": 1000,

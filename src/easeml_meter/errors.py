@@ -7,7 +7,6 @@ with `status` and `word`, and the client turns a `word` back into the same class
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 
 
 class MeterError(Exception):
@@ -107,19 +106,6 @@ class FilesUnusable(MeterError):
     """
 
     word, status = StorageError.word, StorageError.status
-
-
-class DamagedBackup(MeterError):
-    """A backup, or what it was made of, is not whole; `found` says what is wrong.
-
-    `digests` are those of members whose bytes are not what they were when it was made.
-    """
-
-    def __init__(
-        self, place: object, found: str, to_do: str, digests: Collection[str] = ()
-    ) -> None:
-        super().__init__(f"{place}: {found}: {to_do}")
-        self.found, self.digests = found, frozenset(digests)
 
 
 class VaultError(MeterError):

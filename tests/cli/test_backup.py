@@ -19,10 +19,10 @@ from tests.service.sites import make_room, make_site, same_key
 
 from easeml_meter.meter import Meter
 from easeml_meter.server.metrics import Metrics
+from easeml_meter.server.worker import prepare
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.users import add_user, list_users
 from easeml_meter.spec import MeterSpec
-from easeml_meter.storage.shelf import Shelf
 
 
 @pytest.fixture
@@ -138,6 +138,7 @@ def test_a_backup_is_not_checked_without_a_key(
         (["backup", "{tmp}/no/b.tar", "-C", "{meter}"], "cannot write"),
         (["backup", "{meter}/.meter/meter.db", "-C", "{meter}"], "already exists"),
         (["restore", "{tmp}/nothing.tar"], "there is no such file"),
+        (["restore", "{tmp}", "--check"], "there is no such file"),
         (["restore", "{meter}/.meter/meter.db"], "damaged"),
     ],
 )
@@ -187,114 +188,79 @@ def test_the_folder_may_be_named_before_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "meter.backup").is_file()
 
 
-def test_backups_in_a_folder_are_checked_and_restored(
-    folder: Path, tmp_path: Path, capsys: Captured
+def test_the_backup_of_a_server_is_checked_noted_and_restored(
+    tmp_path: Path, capsys: Captured
 ) -> None:
-    shelf = tmp_path / "shelf"
-    for _ in range(2):
-        code, out, err = run(capsys, "backup", "--to", str(shelf), "-C", str(folder))
-        assert (code, err) == (0, "")
-        assert "restored and audited: sound" in out
-    assert len(list((shelf / "backups").iterdir())) == 2
-    code, out, _ = run(capsys, "restore", str(shelf), "--check", "-C", str(folder))
-    assert (code, out.splitlines()[0].rpartition(", ")[2]) == (0, "sound")
-    code, _, err = run(capsys, "restore", str(shelf), "--backup", "1999.json", "-C", str(folder))
-    assert (code, err.count("\n")) == (2, 1)
-    assert "the newest is" in err
-    code, out, _ = run(capsys, "restore", str(shelf), "-C", str(folder))
-    assert code == 0
-
-
-@pytest.mark.parametrize(
-    "words", [(), ("a.tar", "--to", "b"), ("a.tar", "--keep", "3")], ids=["none", "both", "keep"]
-)
-def test_a_backup_goes_to_one_place(folder: Path, capsys: Captured, words: tuple[str, ...]) -> None:
-    code, _, err = run(capsys, "backup", *words, "-C", str(folder))
-    assert (code, err.count("\n")) == (2, 1)
-
-
-@pytest.mark.parametrize("kind", ["folder", "s3"])
-def test_backups_of_a_server_are_kept_checked_and_restored(
-    tmp_path: Path, capsys: Captured, request: pytest.FixtureRequest, kind: str
-) -> None:
-    """The newest ones stay, the server's metrics know of them, and all comes back from there."""
-    site = tmp_path / "site"
+    """The server's metrics know of it, and all comes back."""
+    site, file = tmp_path / "site", str(tmp_path / "b.tar")
     opened = make_site(site, f"sqlite:///{site}/meter.db")
+    prepare(opened)
     room = make_room(opened, tmp_path / "room")
-    shelf = str(tmp_path / "shelf") if kind == "folder" else request.getfixturevalue("s3_url")
     for number in range(3):
         room.submit(number, model=f"m{number}")
-        words = ("backup", "--to", shelf, "--keep", "2", "--folder", str(site), "--json")
-        code, out, err = run(capsys, *words)
-        assert (code, err) == (0, "")
-        made = json.loads(out)
-    assert made["to"] == shelf
-    assert len(Shelf.at(shelf).names()) == 2
+    code, out, err = run(capsys, "backup", file, "--folder", str(site), "--json")
+    assert (code, err) == (0, "")
+    made = json.loads(out)
+    assert "\nmeter_backup_time_seconds " not in Metrics().text(SYSTEM, opened, timed=False)
+    code, out, _ = run(capsys, "restore", file, "--check", "--folder", str(site))
+    assert (code, out.endswith("3 answers, sound\n")) == (0, True)
     shown = Metrics().text(SYSTEM, opened, timed=False)
     (line,) = re.findall(r"^meter_backup_time_seconds (.*)$", shown, re.MULTILINE)
     assert float(line) == pytest.approx(datetime.fromisoformat(made["at"]).timestamp(), abs=0.01)
     opened.close()
-    code, out, _ = run(capsys, "restore", shelf, "--check", "--folder", str(site))
-    assert (code, out.endswith("3 answers, sound\n")) == (0, True)
     same_key(tmp_path / "there", site)
-    code, out, _ = run(capsys, "restore", shelf, "--folder", str(tmp_path / "there"))
+    code, out, _ = run(capsys, "restore", file, "--folder", str(tmp_path / "there"))
     assert (code, out.endswith("3 now\n")) == (0, True)
 
 
-def test_a_server_that_lost_its_files_is_told_and_keeps_its_backup(
-    tmp_path: Path, capsys: Captured
-) -> None:
-    """It was "sound", with exit code 0, and the only good backup was gone."""
-    site, shelf = tmp_path / "site", tmp_path / "shelf"
+def test_a_server_that_lost_its_files_is_told(tmp_path: Path, capsys: Captured) -> None:
+    """It was "sound", with exit code 0."""
+    site, good, file = tmp_path / "site", str(tmp_path / "good.tar"), str(tmp_path / "left.tar")
     opened = make_site(site, f"sqlite:///{site}/meter.db")
+    prepare(opened)
     make_room(opened, tmp_path / "room").submit(1, model="m1")
     opened.close()
-    words = ("backup", "--to", str(shelf), "--keep", "1", "--folder", str(site))
-    assert run(capsys, *words)[0] == 0
-    before = sorted(path.name for path in shelf.glob("*/*"))
+    assert run(capsys, "backup", good, "--folder", str(site))[0] == 0
+    assert run(capsys, "restore", good, "--check", "--folder", str(site))[0] == 0
     noted = (site / "files" / "server.backup").read_text()
     (site / "files" / "meters").rename(tmp_path / "away")
-    code, out, err = run(capsys, *words)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert ".sealed is missing, and 2 more files: mount the files" in err
-    assert set(before) <= {path.name for path in shelf.glob("*/*")}
-    assert len(list(shelf.glob("backups/*"))) == 1
-    assert (site / "files" / "server.backup").read_text() == noted
     # What is left can still be put into a file, which says itself that it is not whole.
-    file = str(tmp_path / "left.tar")
     code, _, err = run(capsys, "backup", file, "--folder", str(site))
     assert (code, err.count(" is missing\n")) == (0, 3)
-    code, _, err = run(capsys, "restore", file, "--check", "--folder", str(site))
-    assert (code, err.count("\n")) == (1, 1)
-    assert "is not whole" in err
-    code, _, err = run(capsys, "restore", str(shelf), "--folder", str(site))
+    code, out, err = run(capsys, "restore", file, "--check", "--folder", str(site))
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert ".sealed is missing, and 2 more files: use an earlier backup" in err
+    assert (site / "files" / "server.backup").read_text() == noted
+    code, _, err = run(capsys, "restore", good, "--folder", str(site))
     assert (code, err) == (0, "")
-    assert run(capsys, *words)[0] == 0
+    (tmp_path / "left.tar").unlink()
+    assert run(capsys, "backup", file, "--folder", str(site))[0] == 0
+    assert run(capsys, "restore", file, "--check", "--folder", str(site))[0] == 0
 
 
 def test_a_server_without_meters_is_backed_up_and_restored(
     tmp_path: Path, capsys: Captured
 ) -> None:
     """It failed there, so the alert for old backups fired at every new server."""
-    site, there, shelf = tmp_path / "site", tmp_path / "there", str(tmp_path / "shelf")
+    site, there, file = tmp_path / "site", tmp_path / "there", str(tmp_path / "b.tar")
     opened = make_site(site, f"sqlite:///{site}/meter.db")
+    prepare(opened)
     add_user(SYSTEM, opened, "anna")
-    for words in (("--to", shelf), (str(tmp_path / "b.tar"),)):
-        code, out, err = run(capsys, "backup", *words, "--folder", str(site))
-        assert (code, err) == (0, "")
-        assert out.startswith("no meter yet: accounts only\nbacked up to")
+    code, out, err = run(capsys, "backup", file, "--folder", str(site))
+    assert (code, err) == (0, "")
+    assert out.startswith("no meter yet: accounts only\nbacked up to")
+    code, out, err = run(capsys, "restore", file, "--check", "--folder", str(site))
+    assert (code, out, err) == (0, "no meter in it; all else can be restored\n", "")
     assert "\nmeter_backup_time_seconds " in Metrics().text(SYSTEM, opened, timed=False)
     opened.close()
-    code, out, err = run(capsys, "restore", shelf, "--check", "--folder", str(site))
-    assert (code, out, err) == (0, "no meter in it; all else can be restored\n", "")
     same_key(there, site)
-    for source in (shelf, str(tmp_path / "b.tar")):  # at last over what is there
-        code, out, err = run(capsys, "restore", source, "--folder", str(there))
+    for _ in range(2):  # at last over what is there
+        code, out, err = run(capsys, "restore", file, "--folder", str(there))
         assert (code, out, err) == (0, "no meter was in the backup\n", "")
     reopened = make_site(there, f"sqlite:///{there}/meter.db")
     assert [user.name for user in list_users(SYSTEM, reopened)] == ["anna"]
     reopened.close()
-    missing = ("restore", shelf, "--meter", "0" * 32, "--folder", str(there))
+    missing = ("restore", file, "--meter", "0" * 32, "--folder", str(there))
     assert "holds no such meter" in run(capsys, *missing)[2]
 
 
@@ -327,7 +293,10 @@ def test_what_commands_write_into_a_site_is_for_its_owner_alone(
     assert open_to_others(there) == []
     assert (there / "meter.db").is_file()
     assert run(capsys, "key", "rotate", "--folder", str(there))[0] == 0
-    assert run(capsys, "backup", "--to", str(tmp_path / "s"), "--folder", str(there))[0] == 0
+    again = str(tmp_path / "again.tar")
+    assert run(capsys, "backup", again, "--folder", str(there))[0] == 0
+    assert run(capsys, "restore", again, "--check", "--folder", str(there))[0] == 0
+    assert (there / "files" / "server.backup").is_file()
     assert open_to_others(there) == []
     assert there.stat().st_mode & 0o777 == 0o755  # whoever made it knows why
 
@@ -335,25 +304,12 @@ def test_what_commands_write_into_a_site_is_for_its_owner_alone(
 def test_a_check_speaks_json_and_is_of_the_whole_backup(
     folder: Path, tmp_path: Path, capsys: Captured
 ) -> None:
-    shelf = str(tmp_path / "shelf")
-    run(capsys, "backup", "--to", shelf, "-C", str(folder))
-    words = ("restore", shelf, "--check", "-C", str(folder))
+    file = str(tmp_path / "b.tar")
+    run(capsys, "backup", file, "-C", str(folder))
+    words = ("restore", file, "--check", "-C", str(folder))
     code, out, err = run(capsys, *words, "--json")
     (found,) = json.loads(out)
     assert (code, err, found["name"], found["answers"], found["sound"]) == (0, "", "small", 1, True)
     code, out, err = run(capsys, *words, "--meter", found["id"])
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "--check looks at the whole backup" in err
-
-
-@pytest.mark.parametrize("place", ["s3://no-such-bucket-anywhere/x", "{tmp}/empty"])
-@pytest.mark.parametrize("check", [(), ("--check",)])
-def test_a_place_without_backups(
-    tmp_path: Path, capsys: Captured, s3_url: str, place: str, check: tuple[str, ...]
-) -> None:
-    assert s3_url
-    (tmp_path / "empty").mkdir()
-    named = place.format(tmp=tmp_path)
-    code, out, err = run(capsys, "restore", named, *check, "--folder", str(tmp_path / "site"))
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"meter: {named}: no backup there")

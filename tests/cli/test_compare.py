@@ -85,7 +85,6 @@ def test_compare_recommends_a_form_and_says_what_each_asks_for(
     below = {
         "ceiling 0.1": 17_943,
         "incremental, ceiling 0.1": 23_716,
-        "sticky, ceiling 0.1": 21_113,
     }
     for form, labels in (plain | changed | below | {"no adaptivity": 27_169}).items():
         assert re.search(rf"\n{form} +{labels:,} +\S", out), form

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.live import Live
 from tests.server.driving import begin
-from tests.service.helpers import small_spec
+from tests.service.helpers import condition_spec, make_session, small_spec
 from tests.service.sharing import made
 
 from easeml_meter.cli import main
@@ -32,12 +32,12 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made(tmp_path, elastic=True).meter.close()
+    make_session(tmp_path, condition_spec(steps=6, tenants=(3, 3))).meter.close()
     for more in ([], ["--confirm"]):
         with pytest.raises(SystemExit) as ended:
             main(["handover", "1", "2", "-C", str(tmp_path / "meter"), *more])
         assert ended.value.code == 2
-        assert "only between isolated teams, on a plain budget" in capsys.readouterr().err
+        assert "teams are counted as sharing answers" in capsys.readouterr().err
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:

@@ -158,7 +158,6 @@ BAD = {
     "tenants": ["plan", *HEADLINE, "--tenants", "4,5"],
     "tenants words": ["plan", *HEADLINE, "--tenants", "a,b"],
     "revert after the end": ["plan", *HEADLINE, "--reverts", "11"],
-    "mask without cut": ["plan", *HEADLINE, "--masked-reverts", "3"],
     "resets": ["plan", *HEADLINE, "--resets", "3"],
     "published ceiling": ["plan", *HEADLINE, "--published", "--ceiling", "0.1"],
     "published exact": ["plan", *HEADLINE, "--published", "--bound", "exact"],

@@ -45,7 +45,6 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
         ([*CONDITION], "steps"),
         ([*CONDITION, "--steps", "3", "--labels", "5"], "not all"),
         ([*CONDITION, "--steps", "3", "--ceiling", "0.1"], "ceiling"),
-        ([*CONDITION, "--steps", "3", "--elastic"], "elastic"),
         ([*CONDITION, "--steps", "3", "--delta", "0.1", "--confidence", "0.9"], "not both"),
         (["--steps", "3", "--tolerance", "0.1", "--passes", "2"], "only with question"),
         (["--question", "n > 0.8", "--steps", "3"], "such as"),

@@ -21,8 +21,6 @@ def test_the_plan_shows_both_stages(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(out)["top_up"] == {"steps": 10, "labels": 85_798, "more_labels": 33_497}
     _, out, _ = run(capsys, *PLAN, "--toml")
     assert out.endswith("delta = 0.01\ntop_up = 10\n")
-    code, _, err = run(capsys, *PLAN, "--elastic")
-    assert (code, "top up: 10 given, not with elastic" in err) == (2, True)
 
 
 def test_a_meter_asks_for_more_and_answers_on(

@@ -26,6 +26,7 @@ from easeml_meter.errors import (
     UnderWay,
     Unreachable,
 )
+from easeml_meter.service import uploads
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.answering import answer_all
 
@@ -102,8 +103,9 @@ def test_one_that_stays_under_way_is_given_up_long_before_its_key_is_forgotten(
 
 
 def test_an_upload_goes_on_where_it_broke_off(
-    site: Live, at_server: People, tmp_path: Path
+    site: Live, at_server: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(uploads, "PIECE", 250_000)
     at_server.developer.set_validation(at_server.validation(), label="label")
     labels = np.random.default_rng(0).integers(0, 2, 60_000)
     sealed = at_server.sealed(fresh(labels))
@@ -138,9 +140,10 @@ def unfinished(site: Live, people: People) -> list[Upload]:
 
 @pytest.mark.parametrize("change", ["longer", "shorter", "another"])
 def test_a_file_that_changes_while_it_is_sent_is_refused(
-    change: str, site: Live, at_server: People, tmp_path: Path
+    change: str, site: Live, at_server: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, its parts did not fit together: a traceback, or a file that does not open."""
+    monkeypatch.setattr(uploads, "PIECE", 250_000)
     sealed = at_server.sealed(fresh(np.random.default_rng(0).integers(0, 2, 60_000)))
     content = sealed.read_bytes()
     changed = {

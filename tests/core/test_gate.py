@@ -11,7 +11,7 @@ from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.core.gate import Gate, last_told
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import ABOVE_CEILING, BASELINE, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, BASELINE, NO_READING
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.spec import MeterSpec
@@ -31,7 +31,6 @@ def told(answer: int, **options: Any) -> Signal:
             told_at=datetime(2026, 1, 1, tzinfo=UTC),
             battery=0.5,
             steps_left=2,
-            steps_expected=2,
         ),
         **options,
     )
@@ -48,7 +47,6 @@ def session(number: int, *signals: Signal) -> SessionView:
         signals=signals,
         battery=1,
         steps_left=1,
-        steps_expected=1,
         promise="",
         assumptions=(),
     )
@@ -73,7 +71,7 @@ def test_bands_up_to_the_one_asked_for_pass(band: int, passed: bool) -> None:
     assert Gate(2).judge(told(band)).passed is passed
 
 
-@pytest.mark.parametrize("answer", [NO_READING, ABOVE_CEILING, REVERTED])
+@pytest.mark.parametrize("answer", [NO_READING, ABOVE_CEILING])
 def test_what_has_no_band_never_passes(answer: int) -> None:
     assert not Gate(3).judge(told(answer)).passed
     assert not Gate(most_loss=1.0).judge(told(answer)).passed

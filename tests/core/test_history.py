@@ -41,7 +41,7 @@ def histories(on: Ledger, *lengths: int) -> Histories:
     return Histories(on, folded)
 
 
-@pytest.mark.parametrize("options", [{}, {"elastic": True}, {"protocol": "incremental"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"protocol": "incremental"}], ids=str)
 def test_a_fold_is_the_ledgers_replay_and_its_last_step(options: dict[str, Any]) -> None:
     on, answers = ledger(**options), ["1", "2", "2", "3"]
     found = fold(on, entries(*answers), 1)

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     NO_READING,
-    REVERTED,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
     State,
     answer_named,
@@ -173,29 +171,6 @@ def test_a_test_loss_at_the_ceiling_is_a_reading_and_above_is_not(
     assert meter.answers(State())[-1] == ABOVE_CEILING
 
 
-@pytest.mark.parametrize(
-    ("protocol", "answers"),
-    [
-        ("regular", [2, REVERTED, 1, REVERTED, 5, 3, 1]),
-        ("incremental", [2, REVERTED, 2, REVERTED, 5, 5, 5]),
-    ],
-)
-def test_masked_reverts_hide_the_signal_while_any_is_left(
-    protocol: str, answers: list[int]
-) -> None:
-    meter = rules(protocol=protocol, masked_reverts=2, mask_above=2)
-    bad = (0.0, 0.9), (0.0, 0.4)
-    assert told(meter, (0.0, 0.2), bad[0], (0, 0), bad[1], *bad, (0, 0)) == answers
-
-
-def test_masked_reverts_allow_only_what_they_can_tell() -> None:
-    meter = rules(masked_reverts=2, mask_above=2, ceiling=0.5)
-    assert meter.answers(State()) == (1, 2, ABOVE_CEILING, REVERTED)
-    assert meter.answers(State(reverts_used=2)) == (1, 2, 3, 4, 5, ABOVE_CEILING)
-    assert meter.answer(State(), 0.0, 0.9) == ABOVE_CEILING  # first of all, and no revert used
-    assert meter.after(State(), REVERTED) == State(reverts_used=1)
-
-
 def test_only_a_loss_of_ones_own_may_give_no_reading() -> None:
     assert rules(loss=OWN_LOSS).answers(State()) == (1, 2, 3, 4, 5, NO_READING)
     assert NO_READING not in rules(loss="brier").answers(State())
@@ -218,51 +193,6 @@ def test_losses_that_vary_too_much_are_told_as_that_and_nothing_else() -> None:
     assert name_of(TOO_SPREAD) == "too-spread"
 
 
-def test_a_sticky_meter_tells_each_reason_once_and_then_only_a_maximum_that_rises() -> None:
-    meter = rules(protocol="incremental", ceiling=0.5, loss=OWN_LOSS, sticky=True)
-    above = (0.5, 0.6)
-    losses = ((0.5, 0.5), above, (0.5, 0.5), above, (0.5, 0.1), (0.5, 0.1), (0.5, 0.3), above)
-    expected = [1, ABOVE_CEILING, UNCHANGED, UNCHANGED, 3, UNCHANGED, UNCHANGED, UNCHANGED]
-    assert told(meter, *losses) == expected
-    state = after_all(meter, tuple(expected))
-    assert meter.answers(state) == (UNCHANGED, 4, 5, NO_READING)
-    assert meter.unread(state, NO_READING) == NO_READING
-    state = meter.after(state, NO_READING)
-    assert meter.unread(state, NO_READING) == meter.unread(state, ABOVE_CEILING) == UNCHANGED
-    assert meter.answers(state) == (UNCHANGED, 4, 5)
-    assert meter.after(state, UNCHANGED) == state
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=12))
-def test_a_sticky_meter_tells_the_worst_band_below_the_ceiling_and_whether_any_was_above(
-    losses: list[tuple[float, float]],
-) -> None:
-    """Models that agree in both at every step get the same answers, and only they do."""
-    meter, state = rules(protocol="incremental", ceiling=0.3, sticky=True), State()
-    worst, above = 1, False
-    for validation, test in losses:
-        before = worst, above
-        if test > 0.3:
-            above = True
-        else:
-            worst = max(worst, meter.band_of(meter.gap(validation, test)))
-        answer = meter.answer(state, validation, test)
-        if above and before == (worst, above):
-            assert answer == UNCHANGED
-        else:
-            assert answer == (ABOVE_CEILING if above > before[1] else worst)
-        state = meter.after(state, answer)
-        assert (state.top, bool(state.raised)) == (worst, above)
-
-
-def test_nothing_is_promised_of_a_model_that_may_have_no_reading() -> None:
-    meter = rules(protocol="incremental", ceiling=0.3, sticky=True)
-    assert meter.tolerance(UNCHANGED) is None
-    assert meter.range_of(UNCHANGED) is None
-    assert meter.true_loss(UNCHANGED, Fraction(1, 5)) == (None, None)
-    assert meter.tolerance(3) == 0.1  # the maximum rose, so this model is below the ceiling
-
-
 def test_a_reset_forgets_the_running_maximum_as_often_as_agreed() -> None:
     meter = rules(protocol="incremental", resets=1)
     state = meter.after(State(), 4)
@@ -280,8 +210,6 @@ def test_a_reset_forgets_the_running_maximum_as_often_as_agreed() -> None:
 EXTRAS: dict[str, dict[str, Any]] = {
     "plain": {},
     "ceiling": {"ceiling": 0.3},
-    "masked": {"masked_reverts": 2, "mask_above": 2},
-    "masked, ceiling": {"masked_reverts": 1, "mask_above": 1, "ceiling": 0.5},
     "own loss": {"loss": OWN_LOSS, "ceiling": 0.3},
 }
 METERS = {
@@ -290,8 +218,6 @@ METERS = {
     for name, options in EXTRAS.items()
 }
 METERS["incremental, resets"] = {"protocol": "incremental", "resets": 2}
-METERS["incremental, sticky"] = {"protocol": "incremental", "ceiling": 0.3, "sticky": True}
-METERS["incremental, sticky, own loss"] = METERS["incremental, sticky"] | {"loss": OWN_LOSS}
 METERS["incremental, resets, ceiling"] = {"protocol": "incremental", "resets": 1, "ceiling": 0.3}
 
 
@@ -341,8 +267,6 @@ def test_tolerances_and_edges_of_an_answer() -> None:
     ]
     incremental = Rules(spec.replace(protocol="incremental"))
     assert [incremental.range_of(answer) for answer in (1, 3)] == [(0.0, 0.05), (0.0, 1.0)]
-    masked = Rules(spec.replace(masked_reverts=1, mask_above=1))
-    assert (masked.tolerance(REVERTED), masked.range_of(REVERTED)) == (0.2, (0.05, 1.0))
     for answer in (ABOVE_CEILING, NO_READING):
         assert regular.tolerance(answer) is None
         assert regular.range_of(answer) is None
@@ -353,14 +277,14 @@ def test_the_true_gap_is_the_band_widened_by_the_tolerance() -> None:
     assert true_gap((0.05, 0.95), 0.1) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("answer", [1, 7, ABOVE_CEILING, REVERTED, NO_READING, UNCHANGED])
+@pytest.mark.parametrize("answer", [1, 7, ABOVE_CEILING, NO_READING])
 def test_names_of_answers_can_be_read_back(answer: int) -> None:
     assert answer_named(name_of(answer)) == answer
 
 
 def test_answers_without_a_reading_have_words_for_names() -> None:
-    names = [name_of(answer) for answer in (3, ABOVE_CEILING, REVERTED, NO_READING)]
-    assert names == ["3", "above-ceiling", "reverted", "no-reading"]
+    names = [name_of(answer) for answer in (3, ABOVE_CEILING, NO_READING)]
+    assert names == ["3", "above-ceiling", "no-reading"]
 
 
 # --- Histories, one by one, are as many as `counting` says ---
@@ -398,21 +322,10 @@ WALKS = [
         "protocol": protocol,
         "ceiling": ceiling,
         "loss": loss,
-        "masked_reverts": reverts,
-        "mask_above": cut,
     }
     for signals, steps in [(1, 4), (2, 6), (3, 5), (4, 4), (5, 4)]
     for protocol in ("regular", "incremental")
     for ceiling, loss in [(None, "0-1"), (0.3, "0-1"), (0.3, OWN_LOSS)]
-    for reverts, cut in [(0, 0), (1, 1), (2, 1), (2, 2), (3, 3)]
-    if not reverts or cut < signals
-]
-
-
-WALKS += [
-    {"signals": signals, "steps": steps, **METERS[name]}
-    for signals, steps in [(1, 4), (2, 6), (3, 5), (4, 4), (5, 4)]
-    for name in ("incremental, sticky", "incremental, sticky, own loss")
 ]
 
 
@@ -421,22 +334,6 @@ def test_walking_all_histories_counts_the_models_at_each_level(options: dict[str
     meter = rules(count="all", **options)
     counted = counting.models(feedback_of(meter.spec), meter.spec.steps)
     assert models_by_level(meter, meter.spec.steps) == Counter(dict(enumerate(counted)))
-
-
-@pytest.mark.parametrize(("cut", "models"), [(1, 38_289), (2, 99_998), (3, 446_647)])
-def test_masked_reverts_at_the_headline_setting(cut: int, models: int) -> None:
-    """The figures of the mathematics page: ten steps, five signals, three reverts."""
-    meter = rules(5, 10, masked_reverts=3, mask_above=cut)
-    reached = Counter([State()])
-    total = 0
-    for _ in range(10):
-        total += reached.total()
-        following: Counter[State] = Counter()
-        for state, count in reached.items():
-            for answer in meter.answers(state):
-                following[meter.after(state, answer)] += count
-        reached = following
-    assert total == models
 
 
 @pytest.mark.parametrize("options", [{}, {"ceiling": 0.3}, {"loss": OWN_LOSS}], ids=str)
@@ -515,7 +412,7 @@ def strategies(meter: Rules, state: State, steps: int) -> Iterator[Counter[int]]
 
 @pytest.mark.parametrize("gap", ["absolute", "signed"])
 @pytest.mark.parametrize("protocol", ["regular", "incremental"])
-@pytest.mark.parametrize("options", [{}, {"masked_reverts": 2, "mask_above": 1}, {"ceiling": 0.8}])
+@pytest.mark.parametrize("options", [{}, {"ceiling": 0.8}])
 def test_the_true_loss_lies_where_an_answer_promises_it(
     gap: str, protocol: str, options: dict[str, Any]
 ) -> None:
@@ -523,7 +420,7 @@ def test_the_true_loss_lies_where_an_answer_promises_it(
     meter = rules(3, 6, protocol=protocol, gap=gap, edges=[0.2, 0.5], **options)
     twentieths = [Fraction(k, 20) for k in range(21)]
     reached = set()
-    for state in (State(), State(top=2), State(reverts_used=2)):
+    for state in (State(), State(top=2)):
         for validation, test in itertools.product(twentieths, twentieths):
             answer = meter.answer(state, validation, test)
             told = meter.merging(validation)
@@ -545,12 +442,8 @@ def test_the_true_loss_lies_where_an_answer_promises_it(
     # "Above the ceiling" promises something where edges near it are left out.
     silent = {(ABOVE_CEILING, not meter.spec.merges, True)} if "ceiling" in options else set()
     upper_only = protocol == "incremental"
-    masked = set()
-    if "mask_above" in options:  # it tells of this very model, and so which side it is on
-        masked = {(REVERTED, False, False)}
-        masked |= {(REVERTED, True, False)} if upper_only and gap == "absolute" else set()
     bands = {(band, upper_only or (gap == "signed" and band == 1), False) for band in (1, 2, 3)}
-    assert reached == bands | silent | masked
+    assert reached == bands | silent
 
 
 def test_the_true_loss_is_rounded_outward_and_clipped() -> None:

@@ -29,13 +29,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "incremental, by band": {"protocol": "incremental", "tolerance": BY_BAND},
     "resets": {"protocol": "incremental", "resets": 1},
     "resets, by band": {"protocol": "incremental", "resets": 1, "tolerance": BY_BAND},
-    "masked": {"masked_reverts": 2, "mask_above": 1},
-    "masked, incremental": {
-        "masked_reverts": 1,
-        "mask_above": 2,
-        "protocol": "incremental",
-        "tolerance": BY_BAND,
-    },
     "tenants": {"tenants": (2, 1, 1)},
     "tenants, incremental": {
         "tenants": (1, 1, 2),
@@ -44,13 +37,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "hand-over": {"tenants": (2, 1, 1), "handover": True},
     "measuring can fail": {"loss": "my.own:loss"},
-    "sticky ceiling": {"protocol": "incremental", "ceiling": 0.2, "sticky": True},
-    "sticky, measuring can fail": {
-        "loss": "my.own:loss",
-        "protocol": "incremental",
-        "sticky": True,
-        "tolerance": BY_BAND,
-    },
     "too spread": {"loss": "brier", "variance_ceiling": 0.16},
     "too spread, incremental": {
         "loss": "brier",
@@ -78,18 +64,13 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "tolerance": BY_BAND,
     },
 }
-DRAWN = tuple(name for name in PROTOCOLS if name.startswith("drawn"))
-STICKY = tuple(name for name in PROTOCOLS if name.startswith("sticky"))
-PLAIN_ONLY = ("memory", "reverts", "as published", "as published, incremental", *DRAWN, *STICKY)
-"""No elastic budget is offered with them."""
-NARROW = ("regular", "incremental, by band", "masked")
+NARROW = ("regular", "incremental, by band")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
-CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets", "masked")
+CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets")
 """Also attacked with a ceiling."""
 CONSISTENT = (
-    *("regular", "regular, by band", "incremental", "resets", "masked", "masked, incremental"),
+    *("regular", "regular, by band", "incremental", "resets"),
     *("tenants", "hand-over", "memory", "reverts", "measuring can fail", "too spread"),
-    *STICKY,
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""
 OTHER_BOUNDS = ("one step", "regular", "incremental, by band")
@@ -123,10 +104,7 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
                 forms[f"{name}, {bound}, graded"] = options | {"bound": bound, "loss": "brier"}
                 forms[f"{name}, {bound}, ceiling"] = options | {"bound": bound, "ceiling": 0.2}
         for form, changes in forms.items():
-            spec = MeterSpec.uniform(**common | _fitting(changes, steps))
-            yield form, spec
-            if name not in PLAIN_ONLY:
-                yield f"{form}, elastic", spec.replace(elastic=True)
+            yield form, MeterSpec.uniform(**common | _fitting(changes, steps))
 
 
 def _fitting(options: dict[str, Any], steps: int) -> dict[str, Any]:

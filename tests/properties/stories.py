@@ -46,7 +46,6 @@ class Story:
     todo: list[Action]
     protocol: str
     ceiling: float | None
-    elastic: bool
     drawn: bool
     condition: str | None = None
     measured: str | None = None
@@ -70,7 +69,6 @@ class Story:
             inputs="public",
             protocol=self.protocol,
             ceiling=self.ceiling,
-            elastic=self.elastic,
         )
 
     @property
@@ -174,7 +172,6 @@ def stories(
         todo=st.lists(actions, min_size=1, max_size=7),
         protocol=st.sampled_from(["regular", "incremental"]),
         ceiling=st.sampled_from([None, 0.6]),
-        elastic=st.booleans(),
         drawn=st.booleans(),
         condition=st.sampled_from([None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3"]),
         measured=st.sampled_from([None, None, None, *SCORES, JUDGE, STRATA]),
@@ -189,6 +186,4 @@ def measured_story(kind: type[Told], measured: str, looks: Sequence[str] = ()) -
     todo: list[Action] = [("check", (guesses[0].tolist(), 1))]
     todo += [("submit", (guess.tolist(), 1)) for guess in guesses]
     todo += [("repeat", None), *(("look", look) for look in looks)]
-    return kind(
-        half.tolist(), flips, todo, "regular", None, elastic=False, drawn=False, measured=measured
-    )
+    return kind(half.tolist(), flips, todo, "regular", None, drawn=False, measured=measured)

@@ -165,8 +165,6 @@ KINDS = {
     "handed over": Kind(small_spec(steps=6, tenants=(3, 3)), handed_over, extra=20),
     "incremental": Kind(small_spec(protocol="incremental")),
     "reset": Kind(small_spec(protocol="incremental", resets=1), reset),
-    "elastic": Kind(small_spec(elastic=True)),
-    "masked": Kind(small_spec(masked_reverts=1, mask_above=1)),
     "last session": Kind(small_spec(steps=3, sessions=2)),
 }
 
@@ -212,7 +210,7 @@ def written(session: Session) -> dict[str, Any]:
         "audit": [(link.event, link.details) for link in session.meter.audit().links],
         "sets": [replace(row, changed_at="") for row in session.meter.generations],
         "signals": [[told(each) for each in view.signals] for view in views],
-        "left": [(view.steps_left, view.steps_expected, view.battery) for view in views],
+        "left": [(view.steps_left, view.battery) for view in views],
     }
 
 
@@ -388,17 +386,6 @@ def test_a_reset_is_carried_out_once(tmp_path: Path) -> None:
     found = signals(together(session, Plan(0), Plan(n // 2), Plan(1)))
     assert [each.band for each in found] == [1, 3, 3]
     assert [each.after_reset for each in entries_of(session)] == [False, True, False, False]
-    check_journal(session)
-
-
-def test_an_elastic_budget_goes_on_while_signals_are_predictable(tmp_path: Path) -> None:
-    session = make_session(tmp_path, small_spec(elastic=True, steps=8))
-    outcomes = together(session, *(Plan(0, str(number)) for number in range(40)))
-    count = sum(isinstance(each, Signal) for each in outcomes)
-    assert 8 < count < 40
-    assert signals(outcomes[:count])[-1].steps_left == 0
-    assert {type(each) for each in outcomes[count:]} == {Spent}
-    assert events(session)["spent"] == 1
     check_journal(session)
 
 

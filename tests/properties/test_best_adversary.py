@@ -3,8 +3,7 @@
 What the planner promises must be at least the probability that the exactly optimal adversary
 breaks a promise. It plays by the meter's own rules on every data set. The bound is checked with the
 tails of that world, which are the smallest that are true, and with the planner's own.
-Drawn edges and elastic budgets have adversaries of their own in `stats/test_draws.py` and
-`stats/test_priors.py`.
+Drawn edges have an adversary of their own in `stats/test_draws.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,6 @@ from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.planning import log_failure
 
 INCREMENTAL: dict[str, Any] = {"protocol": "incremental"}
-MASKED: dict[str, Any] = {"masked_reverts": 1, "mask_above": 1}
-STICKY: dict[str, Any] = {"protocol": "incremental", "ceiling": 0.5, "sticky": True}
 
 ALONE: dict[str, tuple[MeterSpec, float]] = {
     "regular": (meter((8,), 8), 5.0),
@@ -35,13 +32,10 @@ ALONE: dict[str, tuple[MeterSpec, float]] = {
     "regular, all answers": (meter((4, 8), 8, steps=2, count="all"), 3.0),
     "regular, close edges": (meter((2, 4), 8, steps=2), 4.0),
     "regular, by band": (meter((8,), (8, 9)), 5.0),
-    "masked": (meter((8,), 8, **MASKED), 5.0),
     "ceiling": (meter((8,), 8, ceiling=0.5), 7.0),
     "incremental": (meter((8,), 8, **INCREMENTAL), 4.5),
     "incremental, by band": (meter((3, 8), (8, 9, 10), **INCREMENTAL), 3.0),
-    "incremental, masked": (meter((8,), 8, **INCREMENTAL, **MASKED), 5.0),
     "incremental, ceiling": (meter((8,), 8, **INCREMENTAL, ceiling=0.5), 12.0),
-    "sticky": (meter((8,), 8, **STICKY), 11.0),
     "resets": (meter((8,), 8, **INCREMENTAL, resets=1), 5.0),
     "resets, by band": (meter((3, 8), (8, 9, 10), **INCREMENTAL, resets=1), 5.5),
 }

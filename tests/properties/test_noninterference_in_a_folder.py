@@ -219,7 +219,7 @@ def drawn_story() -> Story:
     guesses = [first.tolist(), np.roll(first, 1).tolist(), (1 - first).tolist()]
     todo: list[Action] = [("check", (guesses[0], 1)), *(("submit", (each, 1)) for each in guesses)]
     todo += [("look", look) for look in LOOKS]
-    return Story(first.tolist(), [0, 1], todo, "regular", None, elastic=False, drawn=True)
+    return Story(first.tolist(), [0, 1], todo, "regular", None, drawn=True)
 
 
 def test_drawn_edges_do_not_depend_on_the_labels() -> None:

@@ -51,7 +51,6 @@ def test_a_meter_is_read_from_its_file_and_written_back(tmp_path: Path) -> None:
         {"gap": "signed"},
         {"drawn": 0.2},
         {"ceiling": 0.1},
-        {"elastic": True},
         {"memory": 2},
         {"reverts": (1,)},
         {"loss": "brier"},

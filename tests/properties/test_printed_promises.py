@@ -35,9 +35,7 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     NO_READING,
-    REVERTED,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
     name_of,
 )
@@ -52,8 +50,6 @@ METERS: dict[str, dict[str, Any]] = {
     "regular": {},
     "incremental": {"protocol": "incremental"},
     "resets": {"protocol": "incremental", "resets": 1},
-    "masked": {"masked_reverts": 1, "mask_above": 1},
-    "masked incremental": {"protocol": "incremental", "masked_reverts": 1, "mask_above": 1},
     "ceiling": {"ceiling": 0.4},
     "ceiling incremental": {"protocol": "incremental", "ceiling": 0.4},
     "no reading": {"protocol": "incremental", "models": True},
@@ -65,14 +61,6 @@ METERS: dict[str, dict[str, Any]] = {
         "loss": "absolute",
         "variance_ceiling": 0.04,
     },
-    "too spread sticky": {
-        "protocol": "incremental",
-        "loss": "absolute",
-        "variance_ceiling": 0.04,
-        "ceiling": 0.4,
-        "sticky": True,
-    },
-    "ceiling sticky": {"protocol": "incremental", "ceiling": 0.4, "sticky": True},
     "drawn": {"drawn": 0.3},
     "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
     "strata": {"stratum": "part", "strata": ("a", "b"), "weights": (0.5, 0.5)},
@@ -344,9 +332,8 @@ def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> Non
             kinds |= judge(plain(signal), world)
             check_numbers(data, model, world.view.spec)
             answers.add(model.answer)
-    odd = {"ceiling": ABOVE_CEILING, "masked": REVERTED, "no reading": NO_READING}
+    odd = {"ceiling": ABOVE_CEILING, "no reading": NO_READING}
     odd |= {"drawn ceiling": ABOVE_CEILING, "too spread": TOO_SPREAD}
-    odd |= {"too spread sticky": UNCHANGED, "ceiling sticky": UNCHANGED}
     assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
     spec = spec_of(name, gap)
     if spec.curve:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ from tests.service.helpers import Labels, rows
 
 from easeml_meter.core.idempotency import LOST
 from easeml_meter.service.guesses import FAILURES
+from easeml_meter.service.uploads import PIECE
 from easeml_meter.storage import schema
 from easeml_meter.storage.store import Store
+from easeml_meter.vault.sealing import seal
 
 
 @dataclass
@@ -43,6 +46,8 @@ class Both:
     labels: Labels
     content: bytes
     """A sealed test set for the meter."""
+    recipient: str
+    """The key that test sets are sealed to."""
     database: str
     files: str
 
@@ -69,6 +74,7 @@ def both(tmp_path: Path, postgresql: Cluster, s3_url: str) -> Iterator[Both]:
         served.add_user("ann", password=PASSWORD)
         labels = labels_for(served, meter)
         content = sealed(served, meter, rows(labels, seed=1), tmp_path)
+        recipient = served.site.identity.recipient
     key = str(tmp_path / "first" / "server.key")
     shared = ("--database", database, "--files", s3_url, "--key", key)
     with ExitStack() as running:
@@ -76,62 +82,84 @@ def both(tmp_path: Path, postgresql: Cluster, s3_url: str) -> Iterator[Both]:
             running.enter_context(started(tmp_path / name, *shared)) for name in ("one", "two")
         ]
         ids = {name: user.id for name, user in served.users.items()}
-        yield Both(servers, meter, served.tokens, ids, labels, content, database, s3_url)
+        known = (served.tokens, ids, labels, content, recipient)
+        yield Both(servers, meter, *known, database, s3_url)
 
 
-def begin(both: Both) -> str:
-    body = {"name": "set", "size": len(both.content)}
+def begin(both: Both, content: bytes) -> str:
+    body = {"name": "set", "size": len(content)}
     with both.client(0, "labeler") as labeler:
         begun = labeler.post(f"/meters/{both.meter}/uploads", json=body)
     assert begun.status_code == 201, begun.text
     return f"/meters/{both.meter}/uploads/{begun.json()['id']}"
 
 
-def test_pieces_sent_to_both_at_the_same_time_become_one_test_set(both: Both) -> None:
-    place, step = begin(both), -(-len(both.content) // 8)
-    starts = list(range(0, len(both.content), step))
+def large(both: Both, folder: Path) -> tuple[bytes, list[int]]:
+    """Return a sealed test set of several pieces, and where they begin."""
+    labels = np.random.default_rng(1).integers(0, 2, 400_000)
+    path = folder / "large.sealed"
+    bound: dict[str, Any] = {"meter": both.meter, "generation": 1, "recipients": [both.recipient]}
+    seal(rows(labels, seed=1), path, label="label", id_column="id", **bound)
+    content = path.read_bytes()
+    starts = list(range(0, len(content), PIECE))
+    assert len(starts) > 1
+    return content, starts
 
-    def send(start: int) -> int:
-        with both.client(starts.index(start) % 2, "labeler") as labeler:
-            piece = both.content[start : start + step]
+
+def test_pieces_sent_to_either_become_one_test_set(both: Both, tmp_path: Path) -> None:
+    """Also the same piece to both at the same time, from a client that heard nothing."""
+    content, starts = large(both, tmp_path)
+    place = begin(both, content)
+
+    def send(start: int, server: int) -> int:
+        with both.client(server, "labeler") as labeler:
+            piece = content[start : start + PIECE]
             return labeler.put(place, params={"offset": start}, content=piece).status_code
 
-    with ThreadPoolExecutor(4) as sending:
-        assert set(sending.map(send, reversed(starts))) == {200}
+    with ThreadPoolExecutor(2) as sending:
+        assert send(starts[1], 1) == 409
+        for start in starts:
+            assert set(sending.map(partial(send, start), range(2))) == {200}
     with both.client(1, "labeler") as labeler:
-        assert labeler.get(place).json()["missing"] == []
+        assert labeler.get(place).json()["offset"] == len(content)
         body = {"upload": place.rpartition("/")[2]}
         added = labeler.post(f"/meters/{both.meter}/test-sets", json=body)
         assert added.status_code == 201, added.text
         assert labeler.get(place).status_code == 404
 
 
-def test_an_upload_goes_on_at_the_other_when_one_is_killed_in_the_middle(both: Both) -> None:
-    place, half = begin(both), len(both.content) // 2
+def test_an_upload_goes_on_at_the_other_when_one_is_killed_in_the_middle(
+    both: Both, tmp_path: Path
+) -> None:
+    content, starts = large(both, tmp_path)
+    place, second = begin(both, content), starts[1]
     with both.client(0, "labeler") as labeler:
-        sent = labeler.put(place, params={"offset": 0}, content=both.content[:half])
-        assert sent.json()["offset"] == half
+        sent = labeler.put(place, params={"offset": 0}, content=content[:second])
+        assert sent.json()["offset"] == second
     # Half of the second piece is on its way when the server dies.
     host, port = both.servers[0].address.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as wire:
+        piece = content[second : second + PIECE]
         head = (
-            f"PUT /api/v1{place}?offset={half} HTTP/1.1\r\nHost: {host}\r\n"
+            f"PUT /api/v1{place}?offset={second} HTTP/1.1\r\nHost: {host}\r\n"
             f"Authorization: Bearer {both.tokens['labeler']}\r\n"
-            f"Content-Length: {len(both.content) - half}\r\n\r\n"
+            f"Content-Length: {len(piece)}\r\n\r\n"
         )
-        wire.sendall(head.encode() + both.content[half : half + 100])
+        wire.sendall(head.encode() + piece[: len(piece) // 2])
         both.kill(0)
     with both.client(1, "labeler") as labeler:
-        assert labeler.get(place).json()["offset"] == half
-        sent = labeler.put(place, params={"offset": half}, content=both.content[half:])
-        assert sent.json()["missing"] == []
+        assert labeler.get(place).json()["offset"] == second
+        for start in starts[1:]:
+            piece = content[start : start + PIECE]
+            sent = labeler.put(place, params={"offset": start}, content=piece)
+        assert sent.json()["offset"] == len(content)
         body = {"upload": place.rpartition("/")[2]}
         assert labeler.post(f"/meters/{both.meter}/test-sets", json=body).status_code == 201
 
 
 def give_sets(both: Both) -> None:
     """Make the meter answer."""
-    place = begin(both)
+    place = begin(both, both.content)
     with both.client(0, "labeler") as labeler:
         labeler.put(place, params={"offset": 0}, content=both.content)
         body = {"upload": place.rpartition("/")[2]}

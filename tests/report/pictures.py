@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.report.sessions import INCREMENTAL, MASKING, SPEC, drawn_session, released, session
+from tests.report.sessions import INCREMENTAL, LIMITED, SPEC, drawn_session, released, session
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, TOO_SPREAD
 from easeml_meter.report.badges import badge_svg
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
@@ -20,12 +20,12 @@ LOSSES = [(0.2 - 0.012 * step, 0.2 - 0.012 * step + 0.0015 * step**2) for step i
 MOVING = drawn_session([0.004, 0.01, 0.012, 0.03, 0.02, 0.045, 0.07, 0.09])
 
 PICTURES = {
+    "meter-other-answers.svg": meter_svg(
+        session([1, 2, 1, ABOVE_CEILING, 2, NO_READING, 3, TOO_SPREAD], LIMITED)
+    ),
     "meter.svg": meter_svg(MARCHING),
     "meter-incremental.svg": meter_svg(session([1, 1, 2, 2, 2, 4, 4], INCREMENTAL)),
     "meter-drawn.svg": meter_svg(MOVING),
-    "meter-other-answers.svg": meter_svg(
-        session([1, 2, REVERTED, 1, ABOVE_CEILING, 2, NO_READING, 3, TOO_SPREAD], MASKING)
-    ),
     "losses.svg": curves_svg(released(SPEC, LOSSES)),
     "badge.svg": badge_svg(MARCHING),
 }

@@ -16,7 +16,7 @@ from easeml_meter.stats.rounding import as_written
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 EDGES = (0.02, 0.05, 0.1, 0.2)
 SPEC = MeterSpec.uniform(signals=5, tolerance=0.01, edges=EDGES, steps=10, delta=0.01)
-MASKING = SPEC.replace(masked_reverts=2, mask_above=2, ceiling=0.4)
+LIMITED = SPEC.replace(ceiling=0.4, memory=20)  # with memory, no edge near the ceiling is left out
 INCREMENTAL = SPEC.with_tolerances([0.01, 0.02, 0.03, 0.04, 0.05]).replace(protocol="incremental")
 MANY_BANDS = MeterSpec(
     bands=tuple(Band(k / 40, (k + 1) / 40, 0.01) for k in range(40)), steps=10, delta=0.01
@@ -63,7 +63,6 @@ def session(
             told_at=START + timedelta(hours=7 * index),
             battery=remain / total,
             steps_left=remain,
-            steps_expected=remain + remain // 2,
             validation_loss=loss,
             true_loss_at_least=bounds[0],
             true_loss_at_most=bounds[1],
@@ -80,7 +79,6 @@ def session(
         signals=tuple(signal(index) for index in range(steps)),
         battery=remain / total,
         steps_left=remain,
-        steps_expected=remain + remain // 2,
         promise=(
             "With probability at least 0.99, in all 10 steps together, each model's test loss is "
             "within 0.01 of its true loss."

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 from tests.report.parsing import boxes, drawing, nodes, texts
-from tests.report.sessions import MASKING, SPEC, session
+from tests.report.sessions import LIMITED, SPEC, session
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, TOO_SPREAD
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.badges import badge_json, badge_svg, battery_svg
 from easeml_meter.report.palette import band_colours
@@ -40,16 +40,15 @@ def test_a_share_out_of_range_is_drawn_at_the_end() -> None:
         ([1] * 9, "band 1, 1 step left"),
         ([1] * 10, "band 1, spent"),
         ([1, ABOVE_CEILING], "above ceiling, 8 steps left"),
-        ([1, REVERTED], "reverted, 8 steps left"),
         ([1, NO_READING], "no reading, 8 steps left"),
         ([1, TOO_SPREAD], "too spread, 8 steps left"),
     ],
 )
 def test_the_badge_says_the_last_answer(answers: list[int], words: str) -> None:
-    root = drawing(badge_svg(session(answers, MASKING)))
+    root = drawing(badge_svg(session(answers, LIMITED)))
     assert texts(root) == ["meter", words]
     assert root[0].text == f"meter: {words}"
-    badge = json.loads(badge_json(session(answers, MASKING)))
+    badge = json.loads(badge_json(session(answers, LIMITED)))
     assert (badge["schemaVersion"], badge["label"], badge["message"]) == (1, "meter", words)
 
 
@@ -67,7 +66,7 @@ def test_the_badge_tells_the_last_answer_and_what_is_left_alone(
     view = session([1, 5, 2])
     other = session([4, 3, 2], models=["a", "b", "c"], meter="other")
     assert badge(view) == badge(other)
-    assert badge(replace(view, promise="x", battery=0.1, steps_expected=99)) == badge(view)
+    assert badge(replace(view, promise="x", battery=0.1)) == badge(view)
 
 
 def test_the_badge_of_a_test_set_that_was_retired_has_no_steps_left() -> None:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import INCREMENTAL, MASKING, SPEC, released, session
+from tests.report.sessions import INCREMENTAL, LIMITED, SPEC, released, session
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, UNCHANGED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.spec import MeterSpec
@@ -21,10 +21,7 @@ def told(view: SessionView, step: int, answer: int) -> SessionView:
     return replace(view, signals=signals)
 
 
-STICKY = INCREMENTAL.replace(ceiling=0.4, sticky=True)
-
-
-@pytest.mark.parametrize("spec", [SPEC, MASKING, INCREMENTAL], ids=["plain", "mask", "worst"])
+@pytest.mark.parametrize("spec", [SPEC, LIMITED, INCREMENTAL], ids=["plain", "mask", "worst"])
 @given(pairs=st.lists(st.none() | st.tuples(losses, losses), min_size=1, max_size=12))
 def test_what_the_rules_answer_is_right(
     spec: MeterSpec, pairs: list[tuple[float, float] | None]
@@ -33,12 +30,7 @@ def test_what_the_rules_answer_is_right(
     assert [check.right for check in found] == [None if pair is None else True for pair in pairs]
 
 
-@given(pairs=st.lists(st.tuples(losses, losses), min_size=1, max_size=12))
-def test_what_a_sticky_meter_answers_is_right(pairs: list[tuple[float, float]]) -> None:
-    assert all(check.right for check in checks(released(STICKY, pairs)))
-
-
-@pytest.mark.parametrize("answer", [1, 3, 4, 5, ABOVE_CEILING, REVERTED])
+@pytest.mark.parametrize("answer", [1, 3, 4, 5, ABOVE_CEILING])
 def test_another_answer_is_wrong(answer: int) -> None:
     view = told(released(SPEC, [(0.1, 0.11), (0.1, 0.14)]), 2, answer)
     first, second = checks(view)
@@ -51,15 +43,6 @@ def test_another_answer_is_wrong(answer: int) -> None:
 def test_at_the_ceiling_is_not_above_it() -> None:
     spec = SPEC.replace(ceiling=0.1)
     assert all(check.right for check in checks(released(spec, [(0.1, 0.1), (0.1, 0.11)])))
-
-
-def test_a_sticky_meter_that_tells_a_reason_again_is_wrong() -> None:
-    view = released(STICKY, [(0.1, 0.5), (0.1, 0.5), (0.1, 0.1)])
-    assert [each.answer for each in view.signals] == [ABOVE_CEILING, UNCHANGED, UNCHANGED]
-    for answer, right in ((UNCHANGED, True), (ABOVE_CEILING, False), (1, False)):
-        assert checks(told(view, 3, answer))[2].right is right
-    failed = told(view, 1, NO_READING)  # the same model may fail, and answer when it is released
-    assert checks(failed)[1].right is None
 
 
 def test_an_incremental_meter_comes_down_only_by_a_reset() -> None:

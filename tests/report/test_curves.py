@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.parsing import drawing, nodes, texts
-from tests.report.sessions import MASKING, SPEC, released, session
+from tests.report.sessions import LIMITED, SPEC, released, session
 from tests.report.test_checks import losses, told
 
 from easeml_meter.report.curves import curves_svg
@@ -56,7 +56,7 @@ def test_before_release_there_is_nothing_to_draw() -> None:
     meter=st.text(),
 )
 def test_any_losses_can_be_drawn(pairs: list[tuple[float, float] | None], meter: str) -> None:
-    view = replace(released(MASKING, pairs), meter=meter)
+    view = replace(released(LIMITED, pairs), meter=meter)
     svg = curves_svg(view)
     root = drawing(svg)
     assert "nan" not in svg.replace(meter, "") or "nan" in meter

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.parsing import boxes, drawing, nodes, texts
-from tests.report.sessions import INCREMENTAL, MANY_BANDS, MASKING, SPEC, session
+from tests.report.sessions import INCREMENTAL, LIMITED, MANY_BANDS, SPEC, session
 from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, TOO_SPREAD
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import TOLERANCE, band_colours
 from easeml_meter.report.svg import BOLD, MARGIN, text_width
 from easeml_meter.spec import MeterSpec
 
-EVERY_ANSWER = [1, 2, 3, 4, 5, REVERTED, ABOVE_CEILING, NO_READING, TOO_SPREAD, UNCHANGED]
+EVERY_ANSWER = [1, 2, 3, 4, 5, ABOVE_CEILING, NO_READING, TOO_SPREAD]
 
 
 def columns(svg: str) -> list[str]:
@@ -27,13 +27,12 @@ def columns(svg: str) -> list[str]:
 
 
 def test_a_column_per_step_with_its_band_in_words() -> None:
-    tips = columns(meter_svg(session([1, 2, REVERTED, ABOVE_CEILING, NO_READING], MASKING)))
+    tips = columns(meter_svg(session([1, 2, ABOVE_CEILING, NO_READING], LIMITED)))
     assert tips == [
         "1 \u2068baseline-v1\u2069: band 1, gap 0 to 0.02, promised 0 to 0.03",
         "2 \u2068wider-net-v2\u2069: band 2, gap 0.02 to 0.05, promised 0.01 to 0.06",
-        "3 \u2068augmented-v3\u2069: reverted, gap 0.05 to 1, promised 0.04 to 1",
-        "4 \u2068tuned lr-v4\u2069: above ceiling",
-        "5 \u2068ensemble-v5\u2069: no reading",
+        "3 \u2068augmented-v3\u2069: above ceiling",
+        "4 \u2068tuned lr-v4\u2069: no reading",
     ]
 
 
@@ -92,17 +91,17 @@ def test_a_tolerance_is_never_too_thin_to_see() -> None:
 @pytest.mark.parametrize("answer", EVERY_ANSWER)
 def test_every_answer_is_written_out(answer: int) -> None:
     """Colour is never alone: the number, or the name, stands in the column."""
-    with_it = texts(drawing(meter_svg(session([answer], MASKING, left=0))))
-    without = texts(drawing(meter_svg(session([], MASKING, left=0))))
-    names = {REVERTED: "reverted", ABOVE_CEILING: "above ceiling", NO_READING: "no reading"}
-    names |= {TOO_SPREAD: "too spread", UNCHANGED: "unchanged"}
+    with_it = texts(drawing(meter_svg(session([answer], LIMITED, left=0))))
+    without = texts(drawing(meter_svg(session([], LIMITED, left=0))))
+    names = {ABOVE_CEILING: "above ceiling", NO_READING: "no reading"}
+    names |= {TOO_SPREAD: "too spread"}
     assert names.get(answer, str(answer)) in with_it
     assert names.get(answer, "baseline-v1") not in without
 
 
 def test_answers_without_a_band_have_signs_of_their_own() -> None:
     def signs(answer: int) -> set[str]:
-        root = drawing(meter_svg(session([answer], MASKING)))
+        root = drawing(meter_svg(session([answer], LIMITED)))
         return {node.get("d") or "" for node in nodes(root, "path")}
 
     odd = [signs(answer) for answer in EVERY_ANSWER if answer < 0]
@@ -192,15 +191,15 @@ def test_the_same_view_gives_the_same_bytes() -> None:
 
 
 def test_nothing_but_the_view_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = meter_svg(session(EVERY_ANSWER, MASKING))
+    before = meter_svg(session(EVERY_ANSWER, LIMITED))
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     monkeypatch.setenv("COLUMNS", "20")
-    assert meter_svg(session(EVERY_ANSWER, MASKING)) == before
+    assert meter_svg(session(EVERY_ANSWER, LIMITED)) == before
 
 
 @given(answers=st.lists(st.sampled_from(EVERY_ANSWER), max_size=70), left=st.integers(0, 30))
 def test_any_history_can_be_drawn(answers: list[int], left: int) -> None:
-    root = drawing(meter_svg(session(answers, MASKING, left=left)))
+    root = drawing(meter_svg(session(answers, LIMITED, left=left)))
     height = float(root.get("height", ""))
     for node in nodes(root, "text"):
         assert float(node.get("y", 0)) < height

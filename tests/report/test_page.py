@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from tests.report.parsing import Page, drawing
-from tests.report.sessions import INCREMENTAL, MASKING, SPEC, released, session
+from tests.report.sessions import INCREMENTAL, LIMITED, SPEC, released, session
 from tests.report.test_checks import told
 from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.report.page import html_page
 from easeml_meter.report.percent import in_percent
 from easeml_meter.report.style import STYLE
@@ -63,8 +63,8 @@ def test_what_stands_on_it() -> None:
 
 
 def test_every_answer_has_its_own_text() -> None:
-    page = check(html_page(session([1, REVERTED, ABOVE_CEILING, NO_READING], MASKING)))
-    for words in ("band 1", "reverted", "above ceiling", "no reading"):
+    page = check(html_page(session([1, 2, ABOVE_CEILING, NO_READING], LIMITED)))
+    for words in ("band 1", "band 2", "above ceiling", "no reading"):
         assert words in page.text
 
 

@@ -18,7 +18,6 @@ METERS: dict[str, dict[str, Any]] = {
     "ceiling": {"ceiling": 0.4},
     "signed": {"gap": "signed"},
     "drawn": {"signals": 1, "edges": [], "drawn": 0.3},
-    "elastic": {"elastic": True},
 }
 EVERY_FRACTION = re.compile(r"(?<![\w.])0\.\d+")
 

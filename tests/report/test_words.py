@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.report.sessions import (
     DRAWN,
     INCREMENTAL,
-    MASKING,
+    LIMITED,
     SPEC,
     START,
     drawn_session,
@@ -19,7 +19,7 @@ from tests.report.sessions import (
 )
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, UNCHANGED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.report.page import html_page
 from easeml_meter.report.story import Story
 from easeml_meter.report.words import (
@@ -67,7 +67,7 @@ def test_shown_keeps_both_ends() -> None:
 
 
 def test_every_answer_has_words_of_its_own() -> None:
-    answers = [1, 2, 3, ABOVE_CEILING, REVERTED, NO_READING, UNCHANGED]
+    answers = [1, 2, 3, ABOVE_CEILING, NO_READING]
     assert len({answer_words(answer) for answer in answers}) == len(answers)
 
 
@@ -106,7 +106,6 @@ def test_a_restless_history_is_told_by_counts() -> None:
         (1, 0.01, "Validation error 1 %: true error at most 4 %, 99 % sure."),
         (2, 0.2, "Validation error 20 %: true error at most 26 % and at least 14 %, 99 % sure."),
         (5, 0.25, "Validation error 25 %: true error at most 6 %, 99 % sure."),
-        (REVERTED, 0.2, "Validation error 20 %: true error at most 41 %, 99 % sure."),
         (
             NO_READING,
             0.2,
@@ -118,7 +117,7 @@ def test_a_restless_history_is_told_by_counts() -> None:
 def test_the_true_error_is_said_with_the_validation_error(
     answer: int, loss: float, sentence: str
 ) -> None:
-    (signal,) = session([answer], MASKING, losses=[loss]).signals
+    (signal,) = session([answer], LIMITED, losses=[loss]).signals
     assert loss_sentence(signal).startswith(sentence)
 
 
@@ -183,7 +182,7 @@ def test_settings_are_said_in_words() -> None:
     assert incremental["Each answer tells"] == "the worst band so far"
     drawn = {name: value for name, value, _ in settings_words(DRAWN)}
     assert drawn["Bands"] == "5 % wide"
-    assert "Ceiling" in {name for name, _, _ in settings_words(MASKING)}
+    assert "Ceiling" in {name for name, _, _ in settings_words(LIMITED)}
 
 
 @pytest.mark.parametrize(

@@ -66,20 +66,19 @@ def sealed(served: Served, meter: str, table: pa.Table, folder: Path, **options:
     return content
 
 
-def upload(labeler: httpx.Client, meter: str, content: bytes, pieces: int = 1) -> str:
+def upload(labeler: httpx.Client, meter: str, content: bytes) -> str:
     """Send a file, in pieces; return the upload's id."""
     begun = labeler.post(f"/meters/{meter}/uploads", json={"name": "set", "size": len(content)})
     assert begun.status_code == 201, begun.text
     identifier: str = begun.json()["id"]
-    offset, step = 0, -(-len(content) // pieces)
-    while offset < len(content):
+    step = begun.json()["piece"]
+    for offset in range(0, len(content), step):
         sent = labeler.put(
             f"/meters/{meter}/uploads/{identifier}",
             params={"offset": offset},
             content=content[offset : offset + step],
         )
         assert sent.status_code == 200, sent.text
-        offset = sent.json()["offset"]
     return identifier
 
 

@@ -26,6 +26,7 @@ from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.seats import add_seat
+from easeml_meter.service.uploads import PIECE
 
 
 class Seconds:
@@ -253,8 +254,10 @@ def test_an_announced_size_is_refused_before_anything_is_received(tmp_path: Path
         assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
 
 
-def test_an_upload_counts_with_what_is_not_yet_written(tmp_path: Path) -> None:
-    with live(tmp_path, working=False, held_bytes_per_user=3 << 20, held_bytes=3 << 20) as site:
+def test_a_piece_of_an_upload_counts_as_any_body(tmp_path: Path) -> None:
+    with live(
+        tmp_path, working=False, held_bytes_per_user=PIECE + 999, held_bytes=PIECE + 999
+    ) as site:
         meter = create_meter(SYSTEM, site.served.site, small_spec(), "m").id
         user = site.served.add_user("lea")
         add_seat(SYSTEM, site.served.site.space(meter), user.id, Role.LABELER)
@@ -265,9 +268,7 @@ def test_an_upload_counts_with_what_is_not_yet_written(tmp_path: Path) -> None:
             found = client.post(f"/meters/{meter}/uploads", json=given).json()["id"]
             return f"{meter}/uploads/{found}?offset=0"
 
-        begun = [
-            Unfinished(site, "lea", announced(8 << 20), 8 << 20, method="PUT") for _ in range(2)
-        ]
+        begun = [Unfinished(site, "lea", announced(PIECE), PIECE, method="PUT") for _ in range(2)]
         with begun[0], begun[1]:
             ((refused, told),) = settled(begun, 1).items()
             assert told.startswith(b"HTTP/1.1 429 ")

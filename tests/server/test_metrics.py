@@ -18,7 +18,7 @@ from tests.server.driving import begin, packed, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, StoppedClock, small_spec
 
-from easeml_meter.service.shelf import NOTE
+from easeml_meter.service.restore import NOTE
 from easeml_meter.service.submissions import queue
 
 URL = "http://server/metrics"

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 from unittest import mock
@@ -14,6 +15,7 @@ from unittest import mock
 import pytest
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import stamp
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
@@ -27,18 +29,26 @@ from easeml_meter.errors import (
 from easeml_meter.meter import Meter
 from easeml_meter.service import backup, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
-from easeml_meter.service.backup import Backup, Place, back_up, shelve, thin
+from easeml_meter.service.backup import Backup, Place, back_up
+from easeml_meter.service.keys import rotate_key
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import RECIPIENT, TEST_SETS, Home, Site
-from easeml_meter.service.restore import Restored, _Case, check_backup, restore
+from easeml_meter.service.restore import (
+    NOTE,
+    Restored,
+    _Case,
+    check_backup,
+    restore,
+    verified_at,
+)
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.copies import LEFT_OUT, METER_TABLES, SITE_TABLES
+from easeml_meter.storage.files import FolderFiles, open_files
 from easeml_meter.storage.journal import SUFFIX, entries_in
-from easeml_meter.storage.shelf import Shelf
-from easeml_meter.tables.archive import File, pack
 from easeml_meter.vault.keys import Identity
+from easeml_meter.vault.sealing import seal
 
-from .helpers import Clock, actor_of, condition_spec, deliver, make_session, small_spec
+from .helpers import Clock, actor_of, condition_spec, deliver, make_session, rows, small_spec
 from .sites import Room, make_room, make_site, same_key
 
 
@@ -96,7 +106,11 @@ def _content(file: IO[bytes] | None) -> bytes:
 
 def written(path: Path, members: dict[str, bytes]) -> Path:
     """Write a backup of these members."""
-    path.write_bytes(pack({name: File(content) for name, content in members.items()}))
+    with tarfile.open(path, "w") as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, BytesIO(content))
     return path
 
 
@@ -714,64 +728,192 @@ class TestAFolder:
         other.store.close()
 
 
-def test_a_shelf_keeps_what_did_not_change_once(
-    site: Site, room: Room, fresh: Fresh, tmp_path: Path
-) -> None:
-    shelf, place = Shelf.at(tmp_path / "shelf"), Place.of_site(site)
-    room.submit(1, model="m1")
-    first = shelve(SYSTEM, place, shelf)
-    before = set(shelf.contents())
-    room.submit(2, model="m2")
-    second = shelve(SYSTEM, place, shelf)
-    assert shelf.names() == [first.name, second.name]
-    sealed = [name for name in second.members if name.endswith(".sealed")]
-    assert sealed
-    assert {second.members[name] for name in sealed} <= before
-    for contents, answers in ((first, 1), (second, 2)):
-        there = fresh(contents.name)
-        restored = restore(SYSTEM, Place.of_site(there), tmp_path / "shelf", name=contents.name)
-        assert [each.answers_now for each in restored] == [answers]
+def checked(site: Site, path: Path) -> list[int]:
+    """Verify a backup for a site; return the answers of its meters."""
+    found = check_backup(SYSTEM, site.identity, path, files=site.files)
+    return [each.answers_now for each in found]
 
 
-def test_old_backups_are_dropped_with_what_only_they_need(
-    site: Site, room: Room, tmp_path: Path
-) -> None:
-    shelf, place = Shelf.at(tmp_path / "shelf"), Place.of_site(site)
-    shelve(SYSTEM, place, shelf)
-    for number in (1, 2):
-        room.submit(number, model=f"m{number}")
-        last = shelve(SYSTEM, place, shelf)
-        thin(SYSTEM, shelf, 1, last.name)
-    assert shelf.names() == [last.name]
-    assert set(shelf.contents()) == set(last.members.values())
-    assert [
-        each.answers_now for each in check_backup(SYSTEM, site.identity, tmp_path / "shelf")
-    ] == [2]
+def named(site: Site) -> Site:
+    """Note whose files these are, as a server does when it starts."""
+    site.files.put(RECIPIENT, f"{site.identity.recipient}\n".encode())
+    return site
 
 
-def test_a_check_finds_a_content_that_is_lost_or_changed(
-    site: Site, room: Room, tmp_path: Path
-) -> None:
-    place, folder = Place.of_site(site), tmp_path / "shelf"
-    room.submit(1, model="m1")
-    contents = shelve(SYSTEM, place, Shelf.at(folder))
-    digest = next(digest for name, digest in contents.members.items() if name.endswith(".sealed"))
-    path = folder / "contents" / digest
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(MeterError, match=r"\.sealed is damaged"):
-        check_backup(SYSTEM, site.identity, folder)
-    path.unlink()
-    with pytest.raises(MeterError, match=r"\.sealed is damaged"):
-        check_backup(SYSTEM, site.identity, folder)
-    path.write_bytes(whole)
-    assert check_backup(SYSTEM, site.identity, folder)
+def noted(site: Site) -> str | None:
+    found = verified_at(site.files)
+    return None if found is None else stamp(found)
 
 
 def test_a_check_finds_books_that_were_changed(site: Site, room: Room, tmp_path: Path) -> None:
     room.submit(1, model="m1")
     with site.writing() as books:
         books.connection.execute(schema.entries.update().values(model="another"))
-    shelve(SYSTEM, Place.of_site(site), Shelf.at(tmp_path / "shelf"))
+    path = saved(named(site), tmp_path / "b.tar")
     with pytest.raises(MeterError, match="is not sound"):
-        check_backup(SYSTEM, site.identity, tmp_path / "shelf")
+        checked(site, path)
+    assert noted(site) is None
+
+
+def test_a_check_notes_when_the_backup_of_a_whole_site_was_made(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    room.submit(1, model="m1")
+    part = saved(named(site), tmp_path / "part.tar", meter=room.id)
+    assert checked(site, part) == [1]
+    assert noted(site) is None
+    for number in range(2):
+        made = back_up(SYSTEM, Place.of_site(site), tmp_path / f"{number}.tar")
+        assert checked(site, tmp_path / f"{number}.tar") == [1]
+        assert noted(site) == made.at
+
+
+def test_a_check_notes_nothing_among_files_of_another_key(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    path, there = saved(site, tmp_path / "b.tar"), FolderFiles(tmp_path / "there")
+    for text in (None, b"age1another\n"):
+        if text:
+            there.put(RECIPIENT, text)
+        assert check_backup(SYSTEM, site.identity, path, files=there)
+        assert not there.exists(NOTE)
+
+
+@pytest.mark.parametrize("text", [b"", b"yesterday", b"\x00", b"\xff"])
+def test_a_note_that_cannot_be_read_is_no_backup(tmp_path: Path, text: bytes) -> None:
+    files = FolderFiles(tmp_path)
+    files.put(NOTE, text)
+    assert verified_at(files) is None
+
+
+def test_files_that_are_away_know_of_no_backup(s3_url: str) -> None:
+    assert verified_at(open_files(s3_url)) is None
+    assert verified_at(open_files("s3://no-such-bucket-anywhere/meter")) is None
+
+
+def of_meter(room: Room) -> Path:
+    files = room.site.files
+    assert isinstance(files, FolderFiles)
+    return files.root / "meters" / room.id
+
+
+def assert_not_whole(site: Site, path: Path, said: str) -> None:
+    """Nothing is noted, and one line names the file."""
+    before = noted(site)
+    with pytest.raises(MeterError, match=said) as refused:
+        checked(site, saved(site, path))
+    assert "\n" not in str(refused.value)
+    assert noted(site) == before
+
+
+@pytest.mark.parametrize("pattern", ["testsets/*.sealed", "validation/*", "predictions/*.age"])
+@pytest.mark.parametrize("how", ["missing", "damaged"])
+def test_a_check_finds_a_file_that_was_lost_or_damaged_before(
+    site: Site, room: Room, tmp_path: Path, pattern: str, how: str
+) -> None:
+    room.submit(1, model="m1")
+    path = max(of_meter(room).glob(pattern))
+    if how == "missing":
+        path.unlink()
+    else:  # one bit in the middle, as a failing disk does
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(bytes(content))
+    assert_not_whole(named(site), tmp_path / "b.tar", f"{path.name} is {how}")
+
+
+def test_a_check_of_a_server_that_lost_all_its_files_fails(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    """It was called sound."""
+    room.submit(1, model="m1")
+    meters = of_meter(room).parent
+    meters.rename(tmp_path / "elsewhere")
+    assert_not_whole(named(site), tmp_path / "lost.tar", r"and 2 more files: use an earlier backup")
+    (tmp_path / "elsewhere").rename(meters)
+    assert checked(site, saved(site, tmp_path / "b.tar")) == [1]
+
+
+def test_a_check_finds_another_test_set_in_the_place_of_one(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    """It opens, as it is sealed for the same meter and number; its rows have never answered."""
+    room.submit(1, model="m1")
+    (path,) = of_meter(room).glob("testsets/*.sealed")
+    path.unlink()
+    others = rows(1 - room.session.test_labels, seed=9)
+    to = [room.site.identity.recipient]
+    seal(others, path, meter=room.id, generation=1, label="label", id_column="id", recipients=to)
+    assert_not_whole(named(site), tmp_path / "b.tar", "is not the one that the books name")
+
+
+def test_a_released_test_set_needs_its_sealed_files_no_more(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    """Whoever removed them to make room still has backups, as long as the plain rows are there."""
+    for number in range(4):
+        room.submit(number, model=f"m{number}")
+    room.meter.release()
+    folder = of_meter(room)
+    for path in (*folder.glob("testsets/*.sealed"), *folder.glob("predictions/*.age")):
+        path.unlink()
+    made = back_up(SYSTEM, Place.of_site(named(site)), tmp_path / "b.tar")
+    assert len(made.missing) == 5
+    assert checked(site, tmp_path / "b.tar") == [4]
+    (folder / "released" / "1" / "testset.parquet").unlink()
+    assert_not_whole(site, tmp_path / "less.tar", "sealed is missing")
+
+
+def test_a_key_that_was_changed_leaves_backups_sound(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    """The sealed file has another digest then than when it was delivered."""
+    room.submit(1, model="m1")
+    key = tmp_path / "site" / "server.key"
+    rotate_key(SYSTEM, Place.of_site(site), key, site)
+    again = replace(site, identity=Identity.read(key))
+    assert checked(again, saved(again, tmp_path / "b.tar")) == [1]
+
+
+def link(kind: bytes) -> tarfile.TarInfo:
+    member = tarfile.TarInfo("manifest.json")
+    member.type, member.linkname = kind, "/etc/passwd"
+    return member
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        link(tarfile.SYMTYPE),
+        link(tarfile.LNKTYPE),
+        link(tarfile.DIRTYPE),
+        link(tarfile.FIFOTYPE),
+        link(tarfile.GNUTYPE_SPARSE),
+        tarfile.TarInfo("manifest.json"),
+    ],
+    ids=["symbolic link", "link", "folder", "pipe", "holes", "twice"],
+)
+def test_anything_but_plain_files_is_refused_before_it_is_read(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path, bad: tarfile.TarInfo
+) -> None:
+    found = members_of(saved(site, tmp_path / "b.tar"))
+    path = written(tmp_path / "bad.tar", found)
+    there = fresh("there")
+    assert brought(there, path)
+    with tarfile.open(path, "a") as archive:
+        archive.addfile(bad)
+    with pytest.raises(MeterError, match="damaged, or changed"):
+        brought(there, path)
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.9])
+def test_a_backup_that_was_cut_short_is_refused(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path, cut: float
+) -> None:
+    content = saved(site, tmp_path / "b.tar").read_bytes().rstrip(b"\0")
+    (tmp_path / "cut.tar").write_bytes(content[: int(cut * len(content))])
+    there = fresh("there")
+    with pytest.raises(MeterError, match=r"cut\.tar"):
+        brought(there, tmp_path / "cut.tar")
+    with there.reading() as books:
+        assert not books.meters.all()

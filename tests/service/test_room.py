@@ -12,7 +12,7 @@ from tests.server.helpers import serve
 from tests.service.helpers import rows, small_spec
 
 from easeml_meter.errors import TooLarge
-from easeml_meter.service import room
+from easeml_meter.service import room, uploads
 from easeml_meter.service.room import Room
 from easeml_meter.storage.files import FolderFiles, RemoteFiles
 
@@ -102,7 +102,7 @@ def test_a_full_meter_refuses_new_submissions_and_repeats_old_answers(tmp_path: 
 def test_unfinished_uploads_of_a_user_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """2^50 bytes could be announced."""
+    """All that an upload can have could be announced."""
     monkeypatch.setattr("easeml_meter.service.uploads.MOST_UPLOADS", 3)
     with serve(tmp_path / "site", disk_bytes_per_user=100_000) as served:
         meter = served.add_meter(small_spec())
@@ -112,7 +112,7 @@ def test_unfinished_uploads_of_a_user_are_limited(
             body = {"name": "set", "size": size}
             return labeler.post(f"/meters/{meter}/uploads", json=body).status_code
 
-        assert announce(1 << 50) == 413
+        assert announce(uploads.LARGEST) == 413
         assert [announce(50_000), announce(50_001)] == [201, 413]
         assert [announce(10), announce(10), announce(10)] == [201, 201, 429]
 

@@ -52,20 +52,15 @@ def specs(draw: st.DrawFn) -> MeterSpec:
         "tenants": {"tenants": (steps,), "handover": draw(st.booleans())},
         "reverts": {"reverts": tuple(sorted(draw(st.sets(st.integers(1, steps)))))},
         "memory": {"memory": draw(st.integers(0, 9))},
-        "elastic": {"elastic": True, "mixture": (0.5, draw(st.floats(0, 0.5)), 0)},
         "classes": {"classes": ("cat", 3), "inputs": "public"},
     }
     if options["protocol"] is Protocol.INCREMENTAL:
         special["resets"] = {"resets": draw(st.integers(1, 5))}
-    if signals > 1 and steps > 1:
-        special["masked"] = {"masked_reverts": 1, "mask_above": draw(st.integers(1, signals - 1))}
     if options["protocol"] in (Protocol.REGULAR, Protocol.INCREMENTAL):
         options |= special[draw(st.sampled_from(sorted(special)))]
     if options["ceiling"] is None and not set(options) & {
         "memory",
         "resets",
-        "masked_reverts",
-        "elastic",
     }:
         options["published"] = draw(st.booleans())
     return MeterSpec.uniform(
@@ -290,14 +285,6 @@ def test_steps(steps: object) -> None:
         ({"reverts": (1, 2.0)}, "reverts", "2.0"),
         ({"reverts": (1,), "memory": 2}, "reverts", "'with memory'"),
         ({"reverts": (1,), "protocol": "resampling"}, "reverts", "'with the resampling"),
-        # masked reverts
-        ({"masked_reverts": 2}, "masked reverts", "'2 reverts, above band 0'"),
-        ({"mask_above": 1}, "masked reverts", "'0 reverts, above band 1'"),
-        ({"masked_reverts": -1, "mask_above": 1}, "masked reverts", "-1"),
-        ({"masked_reverts": 10, "mask_above": 1}, "masked reverts", "10"),
-        ({"masked_reverts": 2, "mask_above": 3}, "mask above", "3"),
-        ({"masked_reverts": 2, "mask_above": -1}, "mask above", "-1"),
-        ({"masked_reverts": 1, "mask_above": 1, "reverts": (1,)}, "reverts", "[1]"),
         # memory and resets
         ({"memory": -1}, "memory", "-1"),
         ({"memory": 1.5}, "memory", "1.5"),
@@ -311,7 +298,6 @@ def test_steps(steps: object) -> None:
         ({"published": True, "ceiling": 0.1}, "ceiling", "0.1"),
         ({"published": True, "memory": 0}, "memory", "0"),
         ({"published": True, "resets": 1, "protocol": "incremental"}, "resets", "1"),
-        ({"published": True, "masked_reverts": 1, "mask_above": 1}, "masked reverts", "1"),
         ({"gap": "relative"}, "gap", "'relative'"),
         # drawn edges
         ({"drawn": 0}, "drawn", "0.0"),
@@ -325,32 +311,6 @@ def test_steps(steps: object) -> None:
         ({"drawn": 0.2, "ceiling": 0.5, "above": -1}, "above", "-1"),
         ({"drawn": 0.2, "ceiling": 0.5, "above": 101}, "above", "101"),
         ({"ceiling": 0.5, "above": 1}, "above", "1"),
-        # sticky answers
-        ({"sticky": 1}, "sticky", "1"),
-        ({"sticky": True}, "sticky", "True"),
-        ({"sticky": True, "ceiling": 0.5}, "sticky", "True"),
-        ({"sticky": True, "protocol": "incremental"}, "sticky", "True"),
-        *(
-            ({"sticky": True, "protocol": "incremental", "ceiling": 0.5} | other, "sticky", "True")
-            for other in (
-                {"elastic": True},
-                {"resets": 1},
-                {"memory": 2},
-                {"reverts": (2,)},
-                {"masked_reverts": 1, "mask_above": 1},
-                {"tenants": (2, 2), "steps": 4, "handover": True},
-            )
-        ),
-        # elastic budgets
-        ({"elastic": True, "published": True}, "elastic", "True"),
-        ({"elastic": True, "protocol": "independent"}, "elastic", "True"),
-        ({"elastic": True, "memory": 2}, "elastic", "True"),
-        ({"elastic": True, "reverts": (2,)}, "elastic", "True"),
-        ({"mixture": (0.5, 0.5)}, "mixture", "[0.5, 0.5]"),
-        ({"mixture": (0.5, 0.5, 0.5)}, "mixture", "[0.5, 0.5, 0.5]"),
-        ({"mixture": (0, 0.5, 0.5)}, "mixture", "[0, 0.5, 0.5]"),
-        ({"mixture": (0.5, -0.1, 0.5)}, "mixture", "[0.5, -0.1, 0.5]"),
-        ({"mixture": (0.5, "half", 0)}, "mixture", "'half'"),
     ],
 )
 def test_refused(options: dict[str, Any], field: str, value: str) -> None:
@@ -367,10 +327,8 @@ def test_refused(options: dict[str, Any], field: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"elastic": True}, "elastic"),
         ({"protocol": "incremental"}, "the incremental protocol"),
         ({"protocol": "independent"}, "the independent protocol"),
-        ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
         ({"reverts": (1,)}, "reverts"),
         ({"memory": 0}, "memory"),
         ({"resets": 1}, "resets"),
@@ -387,9 +345,7 @@ def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"elastic": True}, "elastic"),
         ({"protocol": "incremental"}, "the incremental protocol"),
-        ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
         ({"reverts": (1,)}, "reverts"),
         ({"memory": 0}, "memory"),
         ({"published": True}, "published"),
@@ -430,10 +386,8 @@ def test_drawn_edges_take_the_place_of_the_bands(tmp_path: Path) -> None:
     [
         {"tenants": 10},
         {"reverts": 3},
-        {"mixture": 0.5},
         {"published": "no"},
         {"handover": "no", "tenants": (4, 6)},
-        {"elastic": 1},
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_too(options: dict[str, Any]) -> None:

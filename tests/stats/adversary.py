@@ -6,7 +6,7 @@ from fractions import Fraction
 from functools import cache
 
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.signals import ABOVE_CEILING, UNCHANGED, Rules, State
+from easeml_meter.core.signals import ABOVE_CEILING, Rules, State
 from easeml_meter.spec import MeterSpec
 
 EXAMPLES = 6
@@ -54,16 +54,11 @@ class Adversary:
             for eps in self.spec.tolerances
         ]
 
-    def _breaks(self, state: State, answer: int, loss: Fraction) -> bool:
-        """Whether an answer to a model with this test loss is wrong about its true loss.
-
-        The proof covers "unchanged" like the maximum that stays, although it promises nothing.
-        """
+    def _breaks(self, answer: int, loss: Fraction) -> bool:
+        """Whether an answer to a model with this test loss is wrong about its true loss."""
         if answer == ABOVE_CEILING:
             return Fraction(self.rules.least_above or 0) > TRUE
         promised = self.rules.tolerance(answer)
-        if answer == UNCHANGED and loss <= (self.spec.ceiling or 1):
-            promised = self.spec.tolerances[self.rules.level(state)]
         return promised is not None and abs(loss - TRUE) > Fraction(str(promised))
 
     def _told(self, state: State) -> set[tuple[tuple[int, bool], ...]]:
@@ -72,7 +67,7 @@ class Adversary:
         for validation in self.validation_losses:
             answers = [self.rules.answer(state, validation, loss) for loss in self.losses]
             pairs = zip(answers, self.losses, strict=True)
-            found.add(tuple((answer, self._breaks(state, answer, loss)) for answer, loss in pairs))
+            found.add(tuple((answer, self._breaks(answer, loss)) for answer, loss in pairs))
         return found
 
     def _questions(self, state: State, model: int) -> tuple[Question, ...]:

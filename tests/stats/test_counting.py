@@ -56,46 +56,6 @@ def incremental(measured: tuple[int, ...]) -> Run:
     return told
 
 
-def sticky(measured: tuple[int, ...]) -> Run:
-    """Tell the largest measurement so far, and whether each outcome without a reading has come.
-
-    Where an outcome has come before, a maximum that stays may be due to it again.
-    """
-    told: Run = []
-    worst, come = 0, set[int]()
-    for signal in measured:
-        rises = signal > worst
-        worst = max(worst, signal)
-        if signal in SILENT and signal not in come:
-            come.add(signal)
-            told.append(SILENT[signal])
-        elif come and not rises:
-            told.append(("unchanged", None if signal in SILENT else worst))
-        else:
-            told.append((worst, worst))
-    return told
-
-
-def masked(reverts: int, cut: int, *, running_max: bool) -> Rule:
-    """Tell "reverted" for signals above the cut, and undo the step, while reverts are left."""
-
-    def rule(measured: tuple[int, ...]) -> Run:
-        told: Run = []
-        used, worst = 0, 0
-        for signal in measured:
-            if signal in SILENT:
-                told.append(SILENT[signal])
-            elif used < reverts and signal + 1 > cut:
-                used += 1
-                told.append(("reverted", signal))
-            else:
-                worst = max(worst, signal) if running_max else signal
-                told.append((worst, worst))
-        return told
-
-    return rule
-
-
 def with_resets(resets: int, signals: int, steps: int, *, ceiling: bool = False) -> Iterator[Run]:
     """Yield all runs of the incremental meter, for resets before any `resets` or fewer steps."""
     for count in range(resets + 1):
@@ -194,63 +154,6 @@ def test_a_loss_of_ones_own_may_fail_and_that_is_an_answer(
     assert counted(given) == expected
 
 
-@sizes
-@pytest.mark.parametrize("may_fail", [False, True])
-@ceilings
-def test_sticky(signals: int, steps: int, ceiling: float | None, may_fail: bool) -> None:
-    loss = "losses.py:mine" if may_fail else "0-1"
-    happening = runs(sticky, signals, steps, ceiling=ceiling is not None, may_fail=may_fail)
-    expected = models_by_level(happening, signals, everything)
-    reasons = ceiling is not None or may_fail
-    options = {"ceiling": ceiling, "loss": loss, "protocol": "incremental", "sticky": reasons}
-    assert counted(spec(signals, steps, **options)) == expected
-
-
-@pytest.mark.parametrize(("signals", "steps"), [(5, 10), (3, 40), (1, 7)])
-def test_a_sticky_ceiling_multiplies_the_histories_by_less_than_one_more_than_the_steps(
-    signals: int, steps: int
-) -> None:
-    """Those of length t: of the plain meter, and with one of t steps that left the maximum."""
-    given = spec(signals, steps, protocol="incremental", ceiling=0.1, sticky=True)
-    lengths = [
-        math.comb(t + signals - 1, t) + (t * math.comb(t + signals - 2, t - 1) if t else 0)
-        for t in range(steps)
-    ]
-    plain = sum(math.comb(t + signals - 1, t) for t in range(steps))
-    total = math.exp(counting.log_sum(counting.log_models(given)))
-    assert total == pytest.approx(sum(lengths), rel=1e-12)
-    assert sum(lengths) <= (steps + 1) * plain
-
-
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
-@pytest.mark.parametrize(
-    ("signals", "steps", "reverts"),
-    [(m, t, b) for m, t in SIZES for b in (1, 2, 3) if m > 1 and t > b],
-)
-@ceilings
-def test_masked_reverts(
-    signals: int, steps: int, ceiling: float | None, protocol: str, reverts: int
-) -> None:
-    for cut in range(1, signals):
-        rule = masked(reverts, cut, running_max=protocol == "incremental")
-        happening = runs(rule, signals, steps, ceiling=ceiling is not None)
-        expected = models_by_level(happening, signals, everything)
-        options = {"protocol": protocol, "masked_reverts": reverts, "mask_above": cut}
-        assert counted(spec(signals, steps, ceiling=ceiling, **options)) == expected, cut
-
-
-@pytest.mark.parametrize("resets", [1, 2, 3])
-@pytest.mark.parametrize(("signals", "steps"), [(1, 5), (2, 4), (2, 5), (3, 4), (4, 3), (4, 4)])
-@ceilings
-def test_resets(signals: int, steps: int, ceiling: float | None, resets: int) -> None:
-    """The union over all strategies, which elastic budgets of version 0.1.0 are weighed with."""
-    happening = with_resets(resets, signals, steps, ceiling=ceiling is not None)
-    expected = models_by_level(happening, signals, everything)
-    options: dict[str, Any] = {"protocol": "incremental", "resets": resets, "elastic": True}
-    given = spec(signals, steps, ceiling=ceiling, **options)
-    assert counted(given) == expected
-
-
 def strategies(signals: int, steps: int, resets: int, weights: Sequence[float]) -> Iterator[float]:
     """Yield how much the models of each strategy weigh: after each history it resets or not."""
     histories = [
@@ -281,8 +184,6 @@ def test_resets_weigh_as_much_as_the_best_of_all_strategies(
     tails = [math.log(weight) if weight else -math.inf for weight in weights]
     best = max(strategies(signals, steps, resets, weights))
     assert math.exp(counting.log_weighed(given, tails)) == pytest.approx(best, rel=1e-12)
-    union = math.exp(counting.log_weighed(given.replace(elastic=True), tails))
-    assert best <= union * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("resets", [0, 1, 2])
@@ -418,21 +319,18 @@ def test_incremental_closed_form(signals: int, steps: int, data: st.DataObject) 
         assert sum(walked) == math.comb(signals + steps - 1, signals)
 
 
-@given(some_signals, walked_steps, st.integers(0, 3), st.booleans(), st.booleans())
+@given(some_signals, walked_steps, st.booleans(), st.booleans())
 def test_a_walk_gives_what_each_number_of_steps_gives(
-    signals: int, steps: int, reverts: int, running_max: bool, with_ceiling: bool
+    signals: int, steps: int, running_max: bool, with_ceiling: bool
 ) -> None:
     options: dict[str, Any] = {"protocol": "incremental" if running_max else "regular"}
-    if reverts and signals > 1:
-        options |= {"masked_reverts": reverts, "mask_above": 1}
     if with_ceiling:
         options["ceiling"] = 0.1
-    given_spec = spec(signals, steps + reverts, **options)
+    given_spec = spec(signals, steps, **options)
     tails = (-1.0, -1.5, -3.0, *[-4.0] * signals)[:signals]
-    walk = dict(itertools.islice(counting.walk(given_spec, tails), steps + reverts))
-    for at in (steps, steps + reverts):
-        expected = counting.log_weighed(given_spec, tails, at)
-        assert walk[at] == pytest.approx(expected, rel=1e-13, abs=1e-13)
+    walk = dict(itertools.islice(counting.walk(given_spec, tails), steps))
+    expected = counting.log_weighed(given_spec, tails, steps)
+    assert walk[steps] == pytest.approx(expected, rel=1e-13, abs=1e-13)
 
 
 def test_a_walk_starts_after_the_fixed_reverts() -> None:
@@ -463,7 +361,7 @@ def test_counts_with_millions_of_digits_are_never_written_out() -> None:
 
 
 def test_too_long_a_walk_is_refused_in_one_line() -> None:
-    long = spec(3, counting.MAX_WALK + 1, masked_reverts=1, mask_above=1)
+    long = spec(3, counting.MAX_WALK + 1, protocol="incremental", ceiling=0.1)
     with pytest.raises(InvalidInput, match=r"^steps: 10001 given, at most 10,000 .*$"):
         counting.log_models(long)
 
@@ -488,24 +386,11 @@ def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
     assert counting.log_sum(logs) == pytest.approx(expected)
 
 
-def test_an_elastic_budget_with_resets_keeps_its_weights() -> None:
-    """Test sets of version 0.1.0 may be in use, and their weights were fixed with the union."""
-    given_spec = MeterSpec.uniform(
-        signals=3, tolerance=0.1, steps=6, delta=0.1, protocol="incremental", resets=1, count="all"
-    )
-    largest = sum(map(math.exp, counting.log_models(given_spec)))
-    union = sum(map(math.exp, counting.log_models(given_spec.replace(elastic=True))))
-    assert union == pytest.approx(sum(counting.models(feedback.feedback_of(given_spec), 6)))
-    assert largest < union
-
-
 @pytest.mark.parametrize(
     "options",
     [
         {"protocol": "incremental", "resets": 100_000, "steps": 10**6, "signals": 20},
         {"protocol": "incremental", "resets": 1_000, "steps": 10_000, "signals": 50},
-        {"protocol": "incremental", "masked_reverts": 1_000, "mask_above": 1, "steps": 10_000},
-        {"masked_reverts": 700, "mask_above": 1, "steps": 7_000},
         {"memory": 9_000, "steps": 10_000, "protocol": "incremental", "signals": 100},
     ],
 )

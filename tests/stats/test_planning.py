@@ -35,14 +35,11 @@ METERS: dict[str, dict[str, Any]] = {
     "regular": {},
     "regular, by band": {"tolerance": BY_BAND},
     "regular, ceiling": {"ceiling": 0.1},
-    "regular, masked": {"masked_reverts": 3, "mask_above": 1},
-    "regular, masked, ceiling": {"masked_reverts": 3, "mask_above": 2, "ceiling": 0.2},
     "regular, reverts": {"reverts": (2, 5)},
     "regular, memory": {"memory": 2},
     "incremental": {"protocol": "incremental"},
     "incremental, by band": {"protocol": "incremental", "tolerance": BY_BAND},
     "incremental, ceiling": {"protocol": "incremental", "tolerance": BY_BAND, "ceiling": 0.1},
-    "incremental, masked": {"protocol": "incremental", "masked_reverts": 2, "mask_above": 1},
     "incremental, resets": {"protocol": "incremental", "tolerance": BY_BAND, "resets": 2},
     "incremental, reverts": {"protocol": "incremental", "reverts": (1, 4, 9)},
     "incremental, memory": {"protocol": "incremental", "tolerance": BY_BAND, "memory": 1},
@@ -56,8 +53,6 @@ METERS: dict[str, dict[str, Any]] = {
     "published, incremental": {"published": True, "protocol": "incremental", "tolerance": BY_BAND},
     "published, reverts": {"published": True, "reverts": (2, 5)},
     "sessions": {"sessions": 4},
-    "elastic": {"elastic": True},
-    "elastic, incremental": {"elastic": True, "protocol": "incremental", "ceiling": 0.1},
 }
 TENANTS: dict[str, dict[str, Any]] = {
     "tenants": {"tenants": (5, 7)},
@@ -74,9 +69,8 @@ any_single = pytest.mark.parametrize("options", METERS.values(), ids=METERS)
 
 def holds(spec: MeterSpec, labels: int) -> bool:
     """The inequality, at a test set of exactly this size."""
-    share = spec.mixture[0] if spec.elastic else 1
     failure = math.exp(min(0.0, log_failure(spec, labels)))
-    return failure <= spec.session_delta * share
+    return failure <= spec.session_delta
 
 
 def sets_of(spec: MeterSpec) -> int:
@@ -157,13 +151,6 @@ def test_sessions_share_the_failure_probability() -> None:
     assert four.session_delta == 0.01
     assert required_labels(four).labels == required_labels(meter(delta=0.01)).labels
     assert required_labels(four).failure_probability <= 0.01
-
-
-def test_an_elastic_budget_promises_its_steps_from_its_first_share() -> None:
-    half = meter(delta=0.04, elastic=True)
-    third = meter(delta=0.06, elastic=True, mixture=(1 / 3, 1 / 3, 1 / 3))
-    plain = required_labels(meter(delta=0.02)).labels
-    assert required_labels(half).labels == required_labels(third).labels == plain
 
 
 def test_more_is_never_cheaper() -> None:
@@ -256,11 +243,9 @@ def test_supported_steps_stop_somewhere() -> None:
     assert supported_steps(meter(protocol="independent"), 10**6).spec.steps == MAX_STEPS
 
 
-@pytest.mark.parametrize("options", [{}, {"masked_reverts": 3, "mask_above": 1}])
-def test_too_few_labels_for_any_step_say_how_many_are_needed(options: dict[str, Any]) -> None:
-    spec = meter(**options)
-    first = spec.masked_reverts + 1
-    needed = required_labels(spec.replace(steps=first)).labels
+def test_too_few_labels_for_any_step_say_how_many_are_needed() -> None:
+    spec = meter()
+    needed = required_labels(spec.replace(steps=1)).labels
     with pytest.raises(InvalidInput, match=rf"^labels: 99 given, too few .*: {needed:,} needed$"):
         supported_steps(spec, 99)
 
@@ -414,7 +399,6 @@ def about_people(spec: MeterSpec) -> list[str]:
         {},
         {"protocol": "incremental", "tolerance": BY_BAND},
         {"ceiling": 0.1},
-        {"masked_reverts": 3, "mask_above": 1},
         {"protocol": "incremental", "resets": 2},
         {"protocol": "resampling"},
         {"tenants": (5, 7), "handover": True},

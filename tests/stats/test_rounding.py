@@ -71,7 +71,7 @@ def test_probabilities_as_printed(delta: float, sessions: int, printed: str) -> 
 
 def signal(spec: MeterSpec, answer: int) -> Signal:
     moment = datetime(2026, 1, 1, tzinfo=UTC)
-    return Signal(spec, answer, 1, 1, "model", 1, moment, 1.0, 1, 1)
+    return Signal(spec, answer, 1, 1, "model", 1, moment, 1.0, 1)
 
 
 @given(

@@ -153,11 +153,9 @@ def test_the_figures_of_the_documentation() -> None:
     ("options", "named"),
     [
         ({"protocol": "incremental"}, "incremental"),
-        ({"elastic": True}, "elastic"),
         ({"tenants": (2, 2)}, "tenants"),
         ({"memory": 1}, "memory"),
         ({"reverts": (1,)}, "reverts"),
-        ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
         ({"window": 3}, "window"),
         ({"clusters": True}, "clusters"),
         ({"published": True}, "published"),

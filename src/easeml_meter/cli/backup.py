@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,23 +28,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("out", type=PATH, required=False)
-@click.option(
-    "--to",
-    "shelf",
-    metavar="PLACE",
-    help="Add it to the backups in a folder, or under a URL (s3://...): only what changed is new.",
-)
-@click.option("--keep", type=click.IntRange(1), help="With --to: drop all but the newest so many.")
+@click.argument("out", type=PATH)
 @click.option("--meter", "identifier", help="Id of one meter of a server. Default: all meters.")
 @click.option("--with-key", is_flag=True, help="Include the secret key.")
 @place_options
 @json_option
 def backup(
-    out: Path | None,
+    out: Path,
     *,
-    shelf: str | None,
-    keep: int | None,
     identifier: str | None,
     with_key: bool,
     folder: Path | None,
@@ -54,21 +45,11 @@ def backup(
 ) -> None:
     """Back up a meter's folder, or a server, to the file OUT, even while it is in use.
 
-    With --to instead of OUT, the backup joins earlier ones, and is verified at once: it is
-    restored into a folder of its own, audited there, and removed. If a file is missing or damaged
-    that the books name, it is taken back, and no earlier one is dropped. Run that on a schedule:
-    the server then shows the time of the newest one among its metrics.
-
     Test sets and stored submissions stay encrypted; validation sets and released test sets are
     plain. The key that opens everything is not included, unless you say --with-key.
     """
     from easeml_meter.service.backup import back_up
-    from easeml_meter.service.shelf import shelve_verified
 
-    if (out is None) == (shelf is None):
-        raise InvalidInput("backup: give either a file, or --to with a folder or URL")
-    if keep is not None and shelf is None:
-        raise invalid("keep", keep, "it goes with --to: a file is one backup")
     folder = typed_folder(folder)
     home = embedded_meter(folder, settings_file, flags)
     if home is not None:
@@ -79,26 +60,19 @@ def backup(
         opened, key = opened_site(settings), settings.key_file
     secret = key if with_key else None
     with opened as place:
-        if shelf is None:
-            contents = back_up(SYSTEM, place, cast(Path, out), meter=identifier, key=secret)
-        else:
-            contents = shelve_verified(
-                SYSTEM, place, shelf, meter=identifier, key=secret, keep=keep
-            )
-    _echo_backup(contents, out, shelf, None if with_key else key, as_json=as_json)
+        contents = back_up(SYSTEM, place, out, meter=identifier, key=secret)
+    _echo_backup(contents, out, None if with_key else key, as_json=as_json)
 
 
 @click.command()
-@click.argument("source")
-@click.option("--backup", "name", help="Which of several in SOURCE. Default: the newest.")
+@click.argument("source", type=PATH)
 @click.option("--check", is_flag=True, help="Restore into a folder of its own, audit, remove it.")
 @click.option("--meter", "identifier", help="Id of one meter in it. Default: all.")
 @place_options
 @json_option
 def restore(
-    source: str,
+    source: Path,
     *,
-    name: str | None,
     check: bool,
     identifier: str | None,
     folder: Path | None,
@@ -108,25 +82,26 @@ def restore(
 ) -> None:
     """Restore SOURCE into an empty folder or server, or over an existing one.
 
-    SOURCE is a file, or the folder or URL of meter backup --to. Nothing that is there is lost:
-    answers given since the backup still count. Stop servers and workers first. Accounts come back
-    without their tokens: people sign in again. With --check, nothing here is changed.
+    Nothing that is there is lost: answers given since the backup still count. Stop servers and
+    workers first. Accounts come back without their tokens: people sign in again. With --check, a
+    server is only told the time of the backup, which it shows among its metrics.
     """
     from easeml_meter.service.backup import Backup
     from easeml_meter.service.place import Home
     from easeml_meter.service.restore import check_backup
     from easeml_meter.service.restore import restore as bring_back
     from easeml_meter.spec import MeterSpec
+    from easeml_meter.storage.files import open_files
     from easeml_meter.storage.store import alone, sqlite_url
     from easeml_meter.vault.keys import Identity
 
     if check and identifier is not None:
         raise invalid("meter", identifier, "--check looks at the whole backup: leave out --meter")
     folder = typed_folder(folder)
-    if "://" not in source and not Path(source).exists():
+    if not source.is_file():
         raise InvalidInput(f"{source}: there is no such file")
     home = None
-    with Backup.open(source, name) as found:
+    with Backup.open(source) as found:
         if found.contents.single:
             if names_server(settings_file, flags):
                 needed = "the backup of a meter's folder: name a folder with -C, and no server"
@@ -143,7 +118,8 @@ def restore(
                 other = ", or name it (--key FILE)" if home is None else ""
                 needed = f"there is no key: put the one that belongs to the backup there{other}"
                 raise InvalidInput(f"{key}: {needed}")
-            checked = check_backup(SYSTEM, Identity.read(key), source, name=name)
+            files = open_files(settings.files_place) if home is None else None
+            checked = check_backup(SYSTEM, Identity.read(key), source, files=files)
             _echo_checked(checked, as_json=as_json)
             return
         _place_key(found, key)
@@ -151,7 +127,7 @@ def restore(
             home.prepare()
     # A server that went on answering meanwhile would answer from books that are replaced.
     with alone(database), opened as place:
-        meters = bring_back(SYSTEM, place, source, meter=identifier, name=name)
+        meters = bring_back(SYSTEM, place, source, meter=identifier)
         if home is not None and not home.settings.exists():
             with place.store.reading() as books:
                 MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)
@@ -197,14 +173,11 @@ def _echo_restored(meters: list[Restored], *, as_json: bool) -> None:
             )
 
 
-def _echo_backup(
-    contents: Contents, out: Path | None, shelf: str | None, key: Path | None, *, as_json: bool
-) -> None:
+def _echo_backup(contents: Contents, out: Path, key: Path | None, *, as_json: bool) -> None:
     """Say what is in a backup; `key` is the one that is not."""
     if as_json:
         shown = asdict(contents) | {"members": len(contents.members)}
-        named = {"file": str(out)} if shelf is None else {"to": shelf, "backup": contents.name}
-        echo_json({**named, **shown})
+        echo_json({"file": str(out), **shown})
         return
     for each in contents.meters:
         click.echo(f"meter {each.name} ({each.id}): {each.answers} answers")
@@ -212,12 +185,8 @@ def _echo_backup(
         click.echo("no meter yet: accounts only")
     for name in contents.missing:
         click.echo(f"warning: {name} is missing", err=True)
-    if out is not None:
-        size = f"{len(contents.members)} members, {out.stat().st_size:,} bytes"
-        click.echo(f"backed up to {out}: {size}")
-    else:
-        size = f"{len(contents.members)} members"
-        click.echo(f"backed up to {shelf} as {contents.name}: {size}; restored and audited: sound")
+    size = f"{len(contents.members)} members, {out.stat().st_size:,} bytes"
+    click.echo(f"backed up to {out}: {size}")
     if key is None:
         click.echo("warning: the key is in it: whoever reads this file reads the labels", err=True)
     else:

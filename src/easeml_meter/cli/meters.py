@@ -71,7 +71,6 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     plan = plan_of(spec)
     if not as_json:
         show_plan(plan)
-        _offer_elastic(spec, plan.size)
     if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
         raise MeterError("nothing was made: the plan was not accepted")
     if place.server is not None:
@@ -114,26 +113,8 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
         next_step(replace(place, meter=name), "seat give NAME labeler|developer|runner")
 
 
-def _offer_elastic(spec: MeterSpec, plain: int) -> None:
-    """Show what an elastic budget would cost, if one is possible and not planned already."""
-    from easeml_meter.core.questions.planning import required_labels
-
-    if spec.elastic:
-        return
-    try:
-        elastic = required_labels(spec.replace(elastic=True, rows=None))
-    except InvalidInput:
-        return
-    needed = f"{elastic.size:,} {elastic.unit} instead of {plain:,}"
-    click.echo(
-        f"\nelastic = true would need {needed}, and continue after\n"
-        "the promised steps while the answers are predictable.\n"
-    )
-
-
 def _ask() -> MeterSpec:
     """Ask for a meter at the terminal."""
-    from easeml_meter.core.questions.planning import required_labels
     from easeml_meter.spec import Gap, MeterSpec, Protocol, default_edges
 
     steps = click.prompt("How many answers should one test set give (steps)?", default=10, type=int)
@@ -162,7 +143,7 @@ def _ask() -> MeterSpec:
         type=click.Choice(["hidden", "public"]),
         default="public",
     )
-    spec = MeterSpec.uniform(
+    return MeterSpec.uniform(
         signals=len(edges) + 1,
         tolerance=tolerance,
         steps=steps,
@@ -174,12 +155,6 @@ def _ask() -> MeterSpec:
         inputs=inputs,
         classes=classes,
     )
-    elastic = spec.replace(elastic=True)
-    plain, more = required_labels(spec).labels, required_labels(elastic).labels
-    question = (
-        f"Elastic budget: continue while answers are predictable ({plain:,} -> {more:,} labels)?"
-    )
-    return elastic if click.confirm(question, default=False) else spec
 
 
 @click.command()

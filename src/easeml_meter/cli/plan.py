@@ -64,8 +64,6 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--tenants", help="Steps of each isolated team, such as 5,5.")
 @click.option("--handover", is_flag=True, help="Teams start from each other's checkpoints.")
 @click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")
-@click.option("--masked-reverts", type=int, help="Steps the meter may undo unreported.")
-@click.option("--mask-above", type=int, help="Bands above this one are masked.")
 @click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
 @click.option("--resets", type=int, help="How often an incremental meter's maximum may restart.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
@@ -73,9 +71,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
     "--variance-ceiling", type=float, help='Answer "too spread" for losses that vary more.'
 )
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
-@click.option("--sticky", is_flag=True, help="Incremental: tell once why there is no reading.")
 @click.option("--top-up", type=int, help="Steps more, once fresh labels have joined the test set.")
-@click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
 @click.option(
     "--clusters", is_flag=True, help="Rows belong together: one example is a cluster of them."
 )
@@ -242,7 +238,7 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
             example = "meter plan --steps 10 --tolerance 0.01"
             raise invalid("steps", None, f"say --steps, or --labels to ask for them: {example}")
         # The question asks for them; the first number of steps that its options allow.
-        least = [1, given.get("masked_reverts", 0) + 1, *given.get("reverts", ())]
+        least = [1, *given.get("reverts", ())]
         given["steps"] = sum(given.get("tenants", ())) or max(least)
     elif labels is not None and tolerances is None:
         tolerances = [0.1]  # only the ratios matter: the question asks for the scale
@@ -272,15 +268,12 @@ def show_plan(plan: Plan, answer: str = "size") -> None:
     from easeml_meter.stats.rounding import at_most
 
     question, budget = plan.question, plan.budget
-    failure = at_most(plan.failure_probability)
-    if budget.share < 1:
-        failure += " in the promised steps"
     rows = {
         "size": f"{plan.size:,}",
         "steps": f"{budget.steps:,}",
         **question.facts,
         "delta": at_most(budget.failure),
-        "failure probability": failure,
+        "failure probability": at_most(plan.failure_probability),
         **question.settings(plan),
     }
     if answer == "size" and plan.meter and (another := with_another_edge(plan.meter)) is not None:

@@ -199,7 +199,7 @@ class Connection:
         asked = {"name": "sealed test set", "size": stamp[2]}
         begun = self.call("POST", path, json=asked)
         try:
-            self._send(f"{path}/{begun['id']}", file, stamp, int(begun["offset"]), tell)
+            self._send(f"{path}/{begun['id']}", file, stamp, int(begun["piece"]), tell)
         except Unreachable:
             raise
         except BaseException:
@@ -212,35 +212,23 @@ class Connection:
         with suppress(MeterError):
             self.call("DELETE", upload)
 
-    def _send(self, place: str, file: Path, stamp: Stamp, offset: int, tell: Tell) -> None:
-        import httpx
-
-        size, failures = stamp[2], 0
-        while offset < size:
-            tell(offset, size)
-            problem: MeterError | None = None
-            try:
-                answer = self._client.put(
-                    place,
-                    params={"offset": offset},
-                    headers={"Content-Length": str(size - offset)},
-                    content=_pieces(file, stamp, offset, tell),
-                )
-                # 409: something else arrived than was thought, or is still being written.
-                if not answer.is_success and answer.status_code != 409:
-                    problem = _problem(self.server, answer)
-                    if _pause(answer) is None:
-                        raise problem
-            except httpx.TransportError as error:
-                problem = self._unreachable(error)
-            # The server says what it has on disk: a broken connection says nothing about that.
-            here = int(self.call("GET", place)["offset"])
-            failures = 0 if here > offset else failures + 1
-            offset = here
-            if failures > RETRIES:
-                raise problem or Unreachable(f"{self.server}: the upload does not get on: retry")
-            if failures:
-                time.sleep(FIRST_PAUSE * 2 ** (failures - 1))
+    def _send(self, place: str, file: Path, stamp: Stamp, piece: int, tell: Tell) -> None:
+        size, offset = stamp[2], 0
+        with file.open("rb") as stream:
+            while offset < size:
+                tell(offset, size)
+                stream.seek(offset)
+                content = stream.read(min(piece, size - offset))
+                if stamp_of(file) != stamp:
+                    raise InvalidInput(
+                        f"{named(file)}: it changed while it was sent: nothing was added; send it "
+                        "again when it is written"
+                    )
+                # The server says what it has on disk. One that lost it must not be asked for ever.
+                sent = self.call("PUT", place, params={"offset": offset}, content=content)
+                if int(sent["offset"]) <= offset:
+                    raise Unreachable(f"{self.server}: the upload does not get on: retry")
+                offset = int(sent["offset"])
         tell(size, size)
 
     def _repeated(self, send: Callable[[], httpx.Response]) -> httpx.Response:
@@ -307,23 +295,6 @@ def _authorities(ca: str | Path | None) -> ssl.SSLContext:
         raise InvalidInput(
             f"{ca}: no certificates (PEM) in it: give those of the authority"
         ) from None
-
-
-def _pieces(file: Path, stamp: Stamp, offset: int, tell: Tell) -> Iterator[bytes]:
-    """Yield the bytes of a file from `offset` on, as long as it is the one that was announced."""
-    with file.open("rb") as stream:
-        stream.seek(offset)
-        while True:
-            piece = stream.read(_PIECE)
-            if stamp_of(file) != stamp:
-                raise InvalidInput(
-                    f"{named(file)}: it changed while it was sent: nothing was added; send it "
-                    "again when it is written"
-                )
-            if not piece:
-                return
-            tell(stream.tell(), stamp[2])
-            yield piece
 
 
 def _pause(answer: httpx.Response) -> float | None:

@@ -330,14 +330,11 @@ def signal_of(
     *,
     repeated: bool = False,
     by_name: bool = False,
-    forecast: bool = True,
+    past: bool = False,
 ) -> Signal:
-    """Show an entry, with what is left after `account`.
-
-    A forecast walks ahead step by step: past steps do without one.
-    """
-    # Past steps show what was left then; a test set that was retired has nothing left now.
-    over = forecast and situation.numbered(entry.generation).phase is not Phase.ACTIVE
+    """Show an entry, with what is left after `account`; `past`, with what was left then."""
+    # A test set that was retired has nothing left now.
+    over = not past and situation.numbered(entry.generation).phase is not Phase.ACTIVE
     left = 0 if over else ledger.steps_left(account)
     answer = answer_named(entry.answer)
     loss = Fraction(entry.validation_loss) if entry.validation_loss else None
@@ -356,7 +353,6 @@ def signal_of(
         told_at=datetime.fromisoformat(entry.told_at),
         battery=_empty(ledger.spec) if over else ledger.battery(account),
         steps_left=left,
-        steps_expected=ledger.steps_expected(account) if forecast and not over else left,
         repeated=repeated,
         by_name=by_name,
         first_edge=None if first_edge is None else float(first_edge),
@@ -409,10 +405,10 @@ def session_view(
     """
     spec = spec_of(state.spec, test_set)
     signals: list[Signal] = []
-    left = expected = spec.steps if spec.window is None else spec.submissions
+    left = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
     if test_set.phase is Phase.ARCHIVED:
-        battery, left, expected = 0.0, 0, 0
+        battery, left = 0.0, 0
     if test_set.rows is not None:
         ledger = ledger_of(spec, test_set)
         # An account that is shared names the first of its tenants.
@@ -423,9 +419,9 @@ def session_view(
             signals += _told(state, test_set, shared or entries, tenant, handovers)
         if test_set.phase is Phase.ACTIVE:
             battery = ledger.battery(account)
-            left, expected = ledger.steps_left(account), ledger.steps_expected(account)
+            left = ledger.steps_left(account)
         else:  # perhaps retired with budget left
-            battery, left, expected = _empty(spec), 0, 0
+            battery, left = _empty(spec), 0
     return SessionView(
         meter=state.meter.name,
         spec=spec,
@@ -436,7 +432,6 @@ def session_view(
         signals=tuple(signals),
         battery=battery,
         steps_left=left,
-        steps_expected=expected,
         promise=_promise_of(state.spec, test_set),
         assumptions=assumptions_of(spec),
         retrospective=truths,
@@ -460,7 +455,7 @@ def _told(
         folded = Folded(Account(tenant))
         for entry in entries:
             folded = folded.after(ledger, entry)
-            signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
+            signals.append(signal_of(state, ledger, entry, folded.account, past=True))
         return signals
     teams = range(1, state.tenants + 1)
     histories = Histories(ledger, {each: Folded(Account(each)) for each in teams})
@@ -469,7 +464,7 @@ def _told(
         if entry.tenant == tenant:
             rows = [row for row in handovers if row.at <= moment]
             account = replace(histories, handovers=rows).account(tenant)
-            signals.append(signal_of(state, ledger, entry, account, forecast=False))
+            signals.append(signal_of(state, ledger, entry, account, past=True))
     return signals
 
 

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from easeml_meter.core.views import Signal
 
 ABOVE_CEILING = -1
-REVERTED = -2
 NO_READING = -3
 TOO_SPREAD = -4
-UNCHANGED = -5
 PASS = -6
 FAIL = -7
 BASELINE = -8
@@ -35,10 +33,8 @@ TOO_FEW = -12
 
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
-    REVERTED: "reverted",
     NO_READING: "no-reading",
     TOO_SPREAD: "too-spread",
-    UNCHANGED: "unchanged",
     PASS: "pass",
     FAIL: "fail",
     BASELINE: "baseline",
@@ -46,14 +42,8 @@ _NAMES = {
     TOO_FEW: "too-few",
     TOO_FAR: "too-far",
 }
-_REASONS = (ABOVE_CEILING, TOO_SPREAD, NO_READING, BELOW_FLOOR, TOO_FEW)
-"""Why a model has no reading, of which a sticky meter tells each once."""
 _SILENT = {
     NO_READING: "The model could not be measured on the hidden inputs: nothing is promised.",
-    UNCHANGED: (
-        "The worst band so far is unchanged: this model is in that band or a lower one, or "
-        "has no reading, as one before it. Nobody knows which, so nothing is promised."
-    ),
     TOO_FEW: "Too few rows are predicted positive on the test set: nothing is promised.",
     BASELINE: "Other models are compared with this one; nothing is promised about it.",
 }
@@ -77,19 +67,13 @@ class State:
 
     top: int = 1
     """The running maximum of an incremental meter; 1 before anything was told."""
-    reverts_used: int = 0
     resets_used: int = 0
     above: int = 0
     """Answers "above the ceiling", where they are counted."""
-    raised: tuple[int, ...] = ()
-    """The reasons for no reading that a sticky meter has told."""
     passes: int = 0
     """Models that passed, where they are counted."""
     based: bool = False
     """Whether there is a model to compare others with."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "raised", tuple(self.raised))  # a list, as stored in JSON
 
 
 @dataclass(frozen=True)
@@ -174,14 +158,11 @@ class Rules:
     def answers(self, state: State) -> tuple[int, ...]:
         """List every answer that may come next, the most usual one first."""
         spec = self.spec
-        masking = state.reverts_used < spec.masked_reverts
-        highest = spec.mask_above if masking else spec.signals
+        highest = spec.signals
         if spec.drawn is not None:
             highest = math.ceil(1 / as_written(spec.drawn)) + 1
         lowest = state.top if self.incremental else 1
         found = [*range(lowest, highest + 1)]
-        if state.raised:
-            found[0] = UNCHANGED
         if spec.ceiling is not None:
             found.append(self.beyond)
         if spec.may_be_too_few:
@@ -190,9 +171,7 @@ class Rules:
             found.append(TOO_SPREAD)
         if spec.may_fail:
             found.append(NO_READING)
-        if masking:
-            found.append(REVERTED)
-        return tuple(each for each in found if each not in state.raised)
+        return tuple(found)
 
     def answer(
         self,
@@ -214,40 +193,27 @@ class Rules:
         if not 0 <= test_loss <= 1:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
-            return self.unread(state, self.beyond)
+            return self.beyond
         most = spec.variance_ceiling
         if most is not None and as_written(variance) > as_written(most):
-            return self.unread(state, TOO_SPREAD)
+            return TOO_SPREAD
         told = self.merging(as_written(validation_loss))
-        band = told.band_of(self.gap(validation_loss, test_loss))
-        if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
-            return REVERTED
-        return self.read(state, band)
+        return self.read(state, told.band_of(self.gap(validation_loss, test_loss)))
 
     def read(self, state: State, band: int) -> int:
-        """Return what is told of a model in this band: itself, or the worst one so far.
-
-        Once a sticky meter has told a reason for no reading, a maximum that stays may be due to
-        one more such model. Nobody knows, so no band and no promise is told with it.
-        """
-        if state.raised and band <= state.top:
-            return UNCHANGED
+        """Return what is told of a model in this band: itself, or the worst one so far."""
         return max(state.top, band) if self.incremental else band
 
     def unread(self, state: State, reason: int) -> int:
-        """Return what is told of a model without a reading; a sticky meter tells a reason once."""
-        return UNCHANGED if reason in state.raised else reason
+        """Return what is told of a model without a reading: the reason."""
+        return reason
 
     def after(self, state: State, answer: int) -> State:
         """Return the state once this was told."""
-        if answer == REVERTED:
-            return replace(state, reverts_used=state.reverts_used + 1)
         if answer > 0 and self.incremental:
             return replace(state, top=answer)
         if answer == ABOVE_CEILING and self.spec.above is not None:
             return replace(state, above=state.above + 1)
-        if self.spec.sticky and answer in _REASONS:
-            return replace(state, raised=tuple(sorted({*state.raised, answer})))
         return state
 
     def ended(self, state: State, tenants: int = 1) -> bool:
@@ -266,21 +232,16 @@ class Rules:
         return state.top - 1 if self.incremental else 0
 
     def tolerance(self, answer: int) -> float | None:
-        """Return the tolerance promised with an answer; None where there is no reading.
-
-        A reverted model lies in some band above the cut, so it has at least that tolerance.
-        """
-        if answer > 0:
-            return self.spec.tolerances[answer - 1 if self.spec.drawn is None else 0]
-        return self.spec.tolerances[self.spec.mask_above] if answer == REVERTED else None
+        """Return the tolerance promised with an answer; None where there is no reading."""
+        if answer < 1:
+            return None
+        return self.spec.tolerances[answer - 1 if self.spec.drawn is None else 0]
 
     def range_of(self, answer: int) -> tuple[float, float] | None:
         """Return the edges of the empirical gap that an answer tells; None without a reading.
 
         An incremental answer tells an upper edge only: the gap is at most the worst so far.
         """
-        if answer == REVERTED:
-            return self.spec.bands[self.spec.mask_above].lower, 1.0
         if answer < 1:
             return None
         if self.spec.drawn is not None:

@@ -47,8 +47,6 @@ class Signal(Shown):
     """Share of the capacity left after this answer, from 1 down to 0."""
     steps_left: int
     """Steps still promised whatever the answers will be."""
-    steps_expected: int
-    """Steps that follow if answers go on as they did."""
     repeated: bool = False
     """An identical submission was answered before: same answer, nothing charged."""
     by_name: bool = False
@@ -180,7 +178,6 @@ class Signal(Shown):
             "by_name": self.by_name,
             "battery": self.battery,
             "steps_left": self.steps_left,
-            "steps_expected": self.steps_expected,
         }
 
 
@@ -327,7 +324,6 @@ class SessionView(Shown):
     signals: tuple[Signal, ...]
     battery: float
     steps_left: int
-    steps_expected: int
     promise: str
     assumptions: tuple[str, ...]
     retrospective: tuple[Truth | None, ...] = ()
@@ -378,7 +374,6 @@ class SessionView(Shown):
             "labels_needed": self.labels_needed,
             "battery": self.battery,
             "steps_left": self.steps_left,
-            "steps_expected": self.steps_expected,
             "promise": self.promise,
             "assumptions": list(self.assumptions),
             "signals": [signal.to_dict() for signal in self.signals],
@@ -460,7 +455,6 @@ _PLAIN = (
     "model",
     "battery",
     "steps_left",
-    "steps_expected",
     "repeated",
 )
 
@@ -477,7 +471,6 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
         signals=tuple(signal_from_json(each, spec) for each in data["signals"]),
         battery=data["battery"],
         steps_left=data["steps_left"],
-        steps_expected=data["steps_expected"],
         promise=data["promise"],
         assumptions=tuple(data["assumptions"]),
         retrospective=tuple(each and Truth(**known(Truth, each)) for each in data["retrospective"]),

@@ -33,13 +33,6 @@ class Curve:
     two_tenants: bool = False
     travels: bool = False
     """Reverts steps 1, 2, .. B, a schedule fixed in advance (the paper's "time travel")."""
-    masked: bool = False
-    """The meter itself reverts and never tells why: not in the paper."""
-
-    @property
-    def forms(self) -> tuple[CurveForm, ...]:
-        """The ways in which this curve can be computed."""
-        return (CurveForm.TIGHTENED,) if self.masked else tuple(CurveForm)
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,6 @@ INCREMENTAL_TENANTS = Curve(
 )
 REGULAR_TRAVEL = Curve("Regular, Time Travel", Protocol.REGULAR, True, travels=True)
 INCREMENTAL_TRAVEL = Curve("Incremental, Time Travel", Protocol.INCREMENTAL, True, travels=True)
-REGULAR_MASKED = Curve("Regular, Masked Reverts", Protocol.REGULAR, True, masked=True)
 
 UNIFORM_METERS = (RESAMPLING, REGULAR, INCREMENTAL, IDEAL)
 ALL_METERS = (RESAMPLING, REGULAR, REGULAR_NONUNIFORM, INCREMENTAL, INCREMENTAL_NONUNIFORM, IDEAL)
@@ -79,7 +71,6 @@ TENANT_METERS = (
 TRAVEL_METERS = (
     REGULAR_NONUNIFORM,
     REGULAR_TRAVEL,
-    REGULAR_MASKED,
     INCREMENTAL_NONUNIFORM,
     INCREMENTAL_TRAVEL,
     IDEAL,
@@ -108,8 +99,6 @@ def spec_of(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) 
         count=Count.ALL,  # what a better tail and fewer events gain on the paper's own histories
         tenants=(steps - steps // 2, steps // 2) if meter.two_tenants else (),
         reverts=tuple(range(1, reverts + 1)) if meter.travels else (),
-        masked_reverts=reverts if meter.masked else 0,
-        mask_above=1 if meter.masked else 0,
     )
 
 
@@ -163,9 +152,7 @@ def _panel(title: str, meters: Sequence[Curve], at: Iterable[tuple[float, Case]]
         Point(meter.name, form, x, labels(meter, setting, form))
         for x, setting in at
         for meter in meters
-        for form in meter.forms
-        # A meter that masks reverts needs a step that it does not revert.
-        if not (meter.masked and setting.reverts >= setting.steps)
+        for form in CurveForm
     ]
     return Panel(title, tuple(points))
 

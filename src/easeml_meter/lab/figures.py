@@ -53,8 +53,6 @@ FIGURES = {
         "Figure 12",
         "Time travel: reverting steps 1 to B, m = 5, delta = 0.01",
         curves.time_travel,
-        note="Masked reverts are not in the paper: the meter itself undoes every step that it "
-        "would answer with a band above 1, and reports no more. They need no trust in people.",
         meters=(curves.REGULAR_TRAVEL,),
     ),
     "case-study": Figure("Figure 13", "The case study: eight development steps", curves.case_study),

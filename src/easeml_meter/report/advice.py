@@ -19,11 +19,9 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
-    REVERTED,
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
 )
 from easeml_meter.core.views import SessionView, Signal, band_words
@@ -200,9 +198,6 @@ def _on_last(last: Signal) -> Iterator[Line]:
             "reports nothing else about it.",
         )
         yield Role.DEVELOPER, "submit a model that is seldom far off."
-    elif last.answer == REVERTED:
-        yield None, "The last step was undone."
-        yield Role.DEVELOPER, "go back to the model before it and try something else."
     elif last.answer == NO_READING:
         yield (
             None,
@@ -234,12 +229,6 @@ def _on_last(last: Signal) -> Iterator[Line]:
             None,
             "The last model failed. It may still be good: nothing is promised about a model that "
             "fails.",
-        )
-    elif last.answer == UNCHANGED:
-        yield (
-            None,
-            "The last model did not raise the worst band so far, or it has no reading, as a model "
-            "before it: the meter tells such a reason once, and never which of the two it is.",
         )
 
 

@@ -33,10 +33,9 @@ def checked_lines(checked: CheckedSubmission, spec: MeterSpec) -> list[str]:
     elif checked.baseline:
         lines.append("Others will be compared with it: submitting it uses no answer.")
     else:
-        promised = " promised ones" if spec.elastic else ""
         lines.append(
-            f"Submitting it uses answer {checked.answer:,} of {checked.answers:,}{promised} from "
-            f"test set {checked.generation}."
+            f"Submitting it uses answer {checked.answer:,} of {checked.answers:,} from test set "
+            f"{checked.generation}."
         )
     return [*lines, "This check was free: no label of the test set was touched."]
 

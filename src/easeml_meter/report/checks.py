@@ -16,11 +16,9 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
-    REVERTED,
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
-    UNCHANGED,
     Rules,
     State,
     true_gap,
@@ -92,25 +90,21 @@ def checks(view: SessionView) -> tuple[Check, ...]:
 
 def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int | None:
     """Return the answer that the rules call for; `truth.band` was found by exact arithmetic."""
-    # Whether a model failed then cannot be seen from the losses that it has now.
-    failed = signal.answer == UNCHANGED and NO_READING in state.raised
-    if truth is None or signal.answer == NO_READING or failed:
+    if truth is None or signal.answer == NO_READING:
         return None
     if truth.passed is not None:
         return PASS if truth.passed else FAIL
     if truth.change is not None:
         return truth.band or TOO_FAR
     if truth.too_few:
-        return rules.unread(state, TOO_FEW)
+        return TOO_FEW
     if truth.band is None:
         return None
     spec = rules.spec
     if spec.ceiling is not None and truth.test_loss > spec.ceiling:
-        return rules.unread(state, rules.beyond)
+        return rules.beyond
     if spec.variance_ceiling is not None and (truth.variance or 0) > spec.variance_ceiling:
-        return rules.unread(state, TOO_SPREAD)
-    if state.reverts_used < spec.masked_reverts and truth.band > spec.mask_above:
-        return REVERTED
+        return TOO_SPREAD
     return rules.read(state, truth.band)
 
 

@@ -28,7 +28,7 @@ def _summary(signal: Signal, mark: str, notes: list[str]) -> str:
         "model": f"`{_plain(signal.model)}`",
         "answer": headline(signal).partition(", model ")[0],
         "loss": loss_sentence(signal) or "unknown",
-        "left": left_words(signal.spec, signal.steps_left, signal.steps_expected),
+        "left": left_words(signal.spec, signal.steps_left),
     }
     lines = [f"### Overfitting meter: {mark}", "", "| | |", "| --- | --- |"]
     lines += [f"| {name} | {words} |" for name, words in rows.items()]

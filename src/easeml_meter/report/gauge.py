@@ -9,7 +9,7 @@ import textwrap
 from dataclasses import dataclass
 from functools import cached_property
 
-from easeml_meter.core.signals import REVERTED, Rules
+from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import Signal
 from easeml_meter.report.scale import Scale
 from easeml_meter.report.words import (
@@ -27,7 +27,7 @@ from easeml_meter.stats.rounding import at_most
 _WIDTH = 60
 """Characters for all bands together."""
 
-LIT, SOFT, DARK, MASKED = "lit", "soft", "dark", "masked"
+LIT, SOFT, DARK = "lit", "soft", "dark"
 """What a character stands for: told, tolerance, neither, told of a reverted step."""
 
 
@@ -66,8 +66,7 @@ class Gauge:
         least = first if promised[0] >= told[0] else min(first - 1, round(self.place(promised[0])))
         most = last if promised[1] <= told[1] else max(last + 1, round(self.place(promised[1])))
         kinds[max(0, least) : most] = [SOFT] * (min(len(kinds), most) - max(0, least))
-        lit = MASKED if self.signal.answer == REVERTED else LIT
-        kinds[first:last] = [lit] * (last - first)
+        kinds[first:last] = [LIT] * (last - first)
         return kinds
 
     def runs(self, fill: dict[str, str]) -> list[tuple[str, str]]:
@@ -108,12 +107,11 @@ def plain(signal: Signal) -> str:
     """Print one answer without colour; what is drawn is ASCII, for any log and any terminal."""
     gauge = Gauge(signal)
     lines = [headline(signal, ellipsis="...", unprintable="?")]
-    fill = {LIT: "#", SOFT: "~", DARK: ".", MASKED: "/"}
+    fill = {LIT: "#", SOFT: "~", DARK: "."}
     if gauge.cell:
         drawn = "".join(chars for _, chars in gauge.runs(fill))
         lines += [f"  {drawn}", f"  {gauge.edges()}"]
-    told = fill[MASKED if signal.answer == REVERTED else LIT]
-    for line in told_lines(signal, f" ({told})", f" ({fill[SOFT]})"):
+    for line in told_lines(signal, f" ({fill[LIT]})", f" ({fill[SOFT]})"):
         lines += textwrap.wrap(line, 78, initial_indent="  ", subsequent_indent="  ")
     filled = filled_cells(signal.battery, 10)
     lines.append(f"  left: [{'#' * filled}{'-' * (10 - filled)}] {left_line(signal)}")
@@ -155,7 +153,7 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
 
 def left_line(signal: Signal) -> str:
     """Say what is left after an answer."""
-    left = left_words(signal.spec, signal.steps_left, signal.steps_expected)
+    left = left_words(signal.spec, signal.steps_left)
     return f"{share_words(signal.battery)}, {left}"
 
 

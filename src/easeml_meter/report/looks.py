@@ -16,7 +16,6 @@ from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.gauge import (
     DARK,
     LIT,
-    MASKED,
     SOFT,
     Gauge,
     headline,
@@ -129,7 +128,7 @@ def _signal_brief(signal: Signal) -> str:
 
 def _signal_html(signal: Signal) -> str:
     lines = map(escaped, told_lines(signal))
-    words = left_words(signal.spec, signal.steps_left, signal.steps_expected)
+    words = left_words(signal.spec, signal.steps_left)
     left = _battery(signal.battery, words)
     return _block(f"<b>{escaped(headline(signal))}</b>", _gauge(signal), *lines, left)
 
@@ -140,7 +139,7 @@ def _gauge(signal: Signal) -> str:
     if not gauge.cell:
         return ""
     colour = TRACK if signal.band is None else answer_colour(signal)
-    paint = {LIT: colour, SOFT: TOLERANCE, DARK: TRACK, MASKED: TOLERANCE}
+    paint = {LIT: colour, SOFT: TOLERANCE, DARK: TRACK}
     parts, left = [], 1.0
     for kind, chars in gauge.runs(dict.fromkeys(paint, " ")):
         width = len(chars) * _CHARACTER
@@ -168,7 +167,7 @@ def _gauge(signal: Signal) -> str:
 def _view_brief(view: SessionView) -> str:
     return (
         f"SessionView: meter {cut(view.meter, 40)}, {standing_words(view)}, "
-        f"{left_words(view.spec, view.steps_left, view.steps_expected)}"
+        f"{left_words(view.spec, view.steps_left)}"
     )
 
 
@@ -182,7 +181,7 @@ def _view_words(view: SessionView) -> str:
 
 
 def _view_html(view: SessionView) -> str:
-    words = left_words(view.spec, view.steps_left, view.steps_expected)
+    words = left_words(view.spec, view.steps_left)
     left = _battery(view.battery, words)
     last = loss_sentence(view.signals[-1], alone=True) if view.signals else ""
     truth = [escaped(summary(checks(view))), curves_svg(view)] if view.retrospective else []

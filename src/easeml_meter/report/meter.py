@@ -18,11 +18,9 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
-    REVERTED,
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
-    UNCHANGED,
 )
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.layout import PER_ROW, Layout
@@ -57,7 +55,7 @@ from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
 _ODD = (
-    *(ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL, BASELINE, TOO_FAR),
+    *(ABOVE_CEILING, NO_READING, TOO_SPREAD, PASS, FAIL, BASELINE, TOO_FAR),
     *(BELOW_FLOOR, TOO_FEW),
 )
 
@@ -237,7 +235,7 @@ def _odd(layout: Layout, signal: Signal) -> str:
         d=box(0.5, 0.5, layout.bar - 1, height - 1),
         fill=layout.scale.colours[0] if signal.answer == PASS else "none",
         stroke="currentColor",
-        stroke_dasharray="3 2" if signal.answer == REVERTED else "1 2",
+        stroke_dasharray="1 2",
     )
     middle = layout.bar / 2
     glyph = element("g", _glyph(signal.answer), transform=f"translate({number(middle)} 9)")
@@ -253,14 +251,10 @@ def _glyph(answer: int) -> str:
     if answer == BELOW_FLOOR:
         return element("path", d="M-4.5-4h9L0 4.5z")
     line = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.6"}
-    if answer == REVERTED:
-        return element("path", d="M-4-1.5h5a2.8 2.8 0 0 1 0 5.6h-4M-1-4.5l-3 3 3 3", **line)
     if answer == TOO_SPREAD:
         return element("path", d="M-4.5 0h9M-2-2.5L-4.5 0-2 2.5M2-2.5L4.5 0 2 2.5", **line)
     if answer == TOO_FEW:
         return element("path", d="M-3 3L3-3M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", **line)
-    if answer == UNCHANGED:
-        return element("path", d="M-4-2h8M-4 2h8", **line)
     if answer == BASELINE:
         return element("circle", cx=0, cy=0, r=4, **line)
     if answer == PASS:

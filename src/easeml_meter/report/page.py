@@ -161,7 +161,6 @@ def _left(view: SessionView) -> str:
     needing = "it was topped up with" if view.spec.topped_up else "a test set needs"
     facts = [
         ("steps promised, whatever the answers", f"{view.steps_left:,}"),
-        ("steps expected, if the answers continue as before", f"{view.steps_expected:,}"),
         ("steps taken", f"{len(view.signals):,}"),
         (
             f"{view.spec.unit} in this test set",
@@ -169,10 +168,10 @@ def _left(view: SessionView) -> str:
         ),
         (f"{view.spec.unit} that {needing}", f"{view.labels_needed:,}"),
     ]
-    if view.spec.window is not None:  # it has no end that anything could be expected until
+    if view.spec.window is not None:
         batch = f"{labels_needed(view.spec, 2):,}"
         left = ("answers left in this window", f"{view.steps_left:,}")
-        facts = [left, *facts[2:4], ("labels that each new batch needs", batch)]
+        facts = [left, *facts[1:3], ("labels that each new batch needs", batch)]
     rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
     return f'<figure>{battery_svg(view.battery)}</figure><dl class="m-facts">{rows}</dl>'
 

@@ -17,11 +17,9 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
-    REVERTED,
     TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
-    UNCHANGED,
 )
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
@@ -29,7 +27,6 @@ from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.gauge import (
     DARK,
     LIT,
-    MASKED,
     SOFT,
     Gauge,
     filled_cells,
@@ -73,10 +70,8 @@ _MOST_COLUMNS = 20
 _MOST_ROWS = 12
 _GLYPHS = {
     ABOVE_CEILING: "▲",
-    REVERTED: "↶",
     NO_READING: "×",
     TOO_SPREAD: "↔",
-    UNCHANGED: "=",
     PASS: "✓",
     FAIL: "✗",
     BASELINE: "○",
@@ -96,12 +91,11 @@ def terminal(signal: Signal) -> Group:
     parts: list[RenderableType] = [Text(headline(signal), style="bold")]
     if gauge.cell:
         row = Text("  ", no_wrap=True, overflow="crop")
-        masked = f"bold {text_on(_GREY)} on {_GREY}"
-        for kind, chars in gauge.runs({LIT: _BLOCK, SOFT: "▒", DARK: "·", MASKED: "╱"}):
+        for kind, chars in gauge.runs({LIT: _BLOCK, SOFT: "▒", DARK: "·"}):
             if kind == LIT:
                 row.append_text(_solid(chars, signal))
             else:
-                row.append(chars, style=masked if kind == MASKED else _GREY)
+                row.append(chars, style=_GREY)
         edges = Text(f"  {gauge.edges()}", style=_GREY, no_wrap=True, overflow="crop")
         parts += [row, edges]
     parts += [Padding(Text(line), (0, 2)) for line in told_lines(signal)]
@@ -143,7 +137,7 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     title.append(str(view.phase), style="bold reverse")
     left = Text("left ").append_text(_bar(view.battery))
     left.append(f" {share_words(view.battery)}, ")
-    left.append(left_words(view.spec, view.steps_left, view.steps_expected))
+    left.append(left_words(view.spec, view.steps_left))
     rows = "none yet" if view.labels is None else f"{view.labels:,}"
     labels = Text(f"{view.spec.unit}: {rows} {needed_words(view)}", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]

@@ -219,13 +219,13 @@ def steps_words(steps: int) -> str:
     return "1 step" if steps == 1 else f"{steps:,} steps"
 
 
-def left_words(spec: MeterSpec, promised: int, expected: int) -> str:
+def left_words(spec: MeterSpec, promised: int) -> str:
     """Say what is left; of a rolling test set, in this window."""
     if spec.window is not None:
         if not promised:
             return "the next answer comes with the next batch"
         return f"{'1 answer' if promised == 1 else f'{promised:,} answers'} in this window"
-    return f"{steps_words(promised)} promised, {expected:,} expected"
+    return f"{steps_words(promised)} promised"
 
 
 def when(moment: datetime) -> str:

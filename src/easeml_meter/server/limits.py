@@ -27,8 +27,6 @@ SMALL_BODY = 1 << 20
 """Most bytes of a body that a route does not read by itself."""
 LARGEST = "meter.largest_body"
 """Where a request's scope says how many bytes its route takes."""
-HELD = "meter.held"
-"""Where a request's scope says how many of them its route holds at a time."""
 USER = "meter.user"
 """Where a request's scope says which user it came from."""
 _BUCKETS = 10_000
@@ -121,18 +119,16 @@ class Body:
             HTTPException: there are too many, or would be.
         """
         self._arrived += count
-        largest = self._scope.get(LARGEST, SMALL_BODY)
+        largest = self._scope.get(LARGEST)
         if self._name is None:
             client = self._scope.get("client")
             self._name = self._scope.get(USER) or network_of(client[0] if client else "")
             self._announced = _announced(self._scope)
         size = max(self._arrived, self._announced)
-        if size > largest:
-            raise HTTPException(413, f"more than {largest} bytes")
+        if size > (largest or SMALL_BODY):
+            raise HTTPException(413, f"more than {largest or SMALL_BODY} bytes")
         # An announced length counts only on routes that have checked who sends it.
-        if HELD not in self._scope:
-            size = self._arrived
-        more = min(size, self._scope.get(HELD, largest)) - self._counted
+        more = (self._arrived if largest is None else size) - self._counted
         if more > 0:
             self._held.take(self._name, more)
             self._counted += more
@@ -244,12 +240,8 @@ PlanCounted = Annotated[None, Depends(count_plan)]
 PlannerCounted = Annotated[None, Depends(count_planner)]
 
 
-async def streamed(request: Request, largest: int, held: int | None = None) -> AsyncIterator[bytes]:
-    """Read a large body piece by piece; 413 if it is longer than `largest` bytes.
-
-    The caller holds all of it until the request ends, unless it says how many bytes it holds.
-    """
+async def streamed(request: Request, largest: int) -> AsyncIterator[bytes]:
+    """Read a large body piece by piece; 413 if it is longer than `largest` bytes."""
     request.scope[LARGEST] = largest
-    request.scope[HELD] = largest if held is None else held
     async for piece in request.stream():
         yield piece

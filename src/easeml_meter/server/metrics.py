@@ -125,7 +125,7 @@ class _Books(Collector):
         for name, text, value in single:
             yield GaugeMetricFamily(name, text, value)
         if found.backup is not None:
-            text = "When the newest backup was made that could be restored."
+            text = "When the backup was made that was verified last."
             yield GaugeMetricFamily("meter_backup_time_seconds", text, found.backup.timestamp())
 
 

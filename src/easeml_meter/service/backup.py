@@ -1,9 +1,8 @@
 """Backups: the books and the files of one meter, or of a whole site.
 
-One file (`tables.archive`), or one of several on a shelf (`storage.shelf`). The rows of each table
-are JSON lines from one snapshot of the books; sealed files, kept submissions and notices go in as
-they lie there, encrypted; validation sets and released test sets are plain. A manifest lists every
-member with its SHA-256 and is signed with the server's key.
+One plain tar. The rows of each table are JSON lines from one snapshot of the books; sealed files,
+kept submissions and notices go in as they lie there, encrypted; validation sets and released test
+sets are plain. A manifest lists every member with its SHA-256 and is signed with the server's key.
 """
 
 from __future__ import annotations
@@ -11,18 +10,19 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+import os
+import tarfile
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import IO, Any
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, cast
 
 from easeml_meter.checks import is_id
 from easeml_meter.core.model import stamp
-from easeml_meter.errors import DamagedBackup, InvalidInput, NotFound, invalid
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.holdings import named_files
 from easeml_meter.service.place import Clock, Home, Site, Workspace
@@ -30,9 +30,7 @@ from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import LINES, SUFFIX, entries_in
-from easeml_meter.storage.shelf import Shelf
 from easeml_meter.storage.store import Store
-from easeml_meter.tables import archive
 from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.keys import Identity, signing_key
 from easeml_meter.version import __version__
@@ -42,6 +40,7 @@ MANIFEST = "manifest.json"
 KEY = "key"
 
 _CHUNK = 1 << 20
+_IN_MEMORY = 16 << 20
 _LONGEST_MANIFEST = 256 << 20
 
 
@@ -97,11 +96,6 @@ class Contents:
     members: dict[str, str]
     """The SHA-256 of each member."""
 
-    @property
-    def name(self) -> str:
-        """What the backup is called on a shelf; later ones come later."""
-        return f"{re.sub(r'[^0-9]', '', self.at[:26])}.json"
-
 
 @needs(Permission.OPERATE)
 def back_up(
@@ -114,53 +108,15 @@ def back_up(
         NotFound: there is no such meter, or none at all in a folder.
         StorageError: the books or a file cannot be read.
     """
-    with new_file(out, private=True) as stream:
-        contents = _fill(_Writer(partial(_packed, stream)), place, meter, key)
-        archive.add(stream, MANIFEST, [_manifest(contents, place.identity)])
-        archive.finish(stream)
+    with (
+        new_file(out, private=True) as stream,
+        tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive,
+    ):
+        writer = _Writer(archive)
+        contents = _fill(writer, place, meter, key)
+        # The manifest last: a backup that breaks off has none, and is none.
+        writer.write(MANIFEST, BytesIO(_manifest(contents, place.identity)))
     return contents
-
-
-@needs(Permission.OPERATE)
-def shelve(
-    _: Actor,
-    place: Place,
-    shelf: Shelf,
-    *,
-    meter: str | None = None,
-    key: Path | None = None,
-    afresh: Collection[str] = (),
-) -> Contents:
-    """Add a backup to a shelf, where only what changed is new, and contents that went bad there.
-
-    Those are written `afresh`, by their SHA-256.
-
-    Raises:
-        NotFound: there is no such meter, or none at all in a folder.
-        StorageError: the books or a file cannot be read.
-    """
-    writer = _Writer(lambda _, content: shelf.put(content, afresh))
-    contents = _fill(writer, place, meter, key)
-    # The manifest last: a backup that breaks off has none, and does not count.
-    shelf.add(contents.name, _manifest(contents, place.identity))
-    return contents
-
-
-@needs(Permission.OPERATE)
-def thin(_: Actor, shelf: Shelf, keep: int, verified: str) -> None:
-    """Drop all backups of a shelf but the newest, and what only they need.
-
-    Never the one that was just `verified`: after a clock that was ahead, older ones are the newest
-    by their names. One at a time: another backup that is being added could lose what it has just
-    kept.
-
-    Raises:
-        MeterError: the shelf cannot be read or changed.
-    """
-    names = shelf.names()
-    dropped = [name for name in names[:-keep] if name != verified]
-    kept = [_members(shelf.manifest(name)) for name in names if name not in dropped]
-    shelf.drop(dropped, {digest for members in kept for digest in members.values()})
 
 
 def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:
@@ -183,7 +139,7 @@ def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) ->
     for row in rows:
         _copy_files(writer, f"meters/{row.id}/files", place.space(row.id).files, named[row.id])
     if key is not None:
-        writer.write(KEY, [key.read_bytes()])
+        writer.write(KEY, BytesIO(key.read_bytes()))
     return Contents(
         at=at,
         recipient=place.identity.recipient,
@@ -192,7 +148,7 @@ def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) ->
         meters=counted,
         missing=tuple(writer.missing),
         with_key=key is not None,
-        members=writer.members,
+        members=dict(writer.members),
     )
 
 
@@ -216,69 +172,48 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
     for name in sorted(name for name in single if not name.endswith(LINES)):
         try:
             with files.local(name) as path, path.open("rb") as source:
-                writer.write(f"{prefix}/{name}", iter(partial(source.read, _CHUNK), b""))
+                writer.write(f"{prefix}/{name}", source)
         except FileNotFoundError:
             writer.missing.append(f"{prefix}/{name}")
 
 
 class _Writer:
-    """Writes members, and remembers their digests; `put` writes one, and returns its SHA-256."""
+    """Writes members into a tar, and remembers their digests."""
 
-    def __init__(self, put: Callable[[str, Iterable[bytes]], str]) -> None:
-        self._put = put
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
         self.members: dict[str, str] = {}
         self.missing: list[str] = []
 
     def lines(self, name: str, lines: Iterable[str]) -> None:
-        """Write a member of lines."""
-        self.write(name, (f"{line}\n".encode() for line in lines))
+        """Write a member of lines; a tar needs to know their size first."""
+        with SpooledTemporaryFile(max_size=_IN_MEMORY) as spooled:
+            spooled.writelines(f"{line}\n".encode() for line in lines)
+            self.write(name, cast(IO[bytes], spooled))
 
-    def write(self, name: str, content: Iterable[bytes]) -> None:
+    def write(self, name: str, source: IO[bytes]) -> None:
         """Write a member."""
-        self.members[name] = self._put(name, content)
+        member = tarfile.TarInfo(name)
+        # It may be the key: nobody else may read what is extracted.
+        member.mode, member.size = 0o600, source.seek(0, os.SEEK_END)
+        source.seek(0)
+        read = _Digested(source)
+        self._archive.addfile(member, cast(IO[bytes], read))
+        self.members[name] = read.sha256.hexdigest()
 
 
-def _packed(stream: IO[bytes], name: str, content: Iterable[bytes]) -> str:
-    """Add a member to an archive; return its SHA-256."""
-    digest = hashlib.sha256()
+class _Digested:
+    """A file that is digested while it is read."""
 
-    def digested() -> Iterator[bytes]:
-        for piece in content:
-            digest.update(piece)
-            yield piece
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self.sha256 = hashlib.sha256()
 
-    archive.add(stream, name, digested())
-    return digest.hexdigest()
-
-
-class _Shelved:
-    """A backup on a shelf, read as an archive is."""
-
-    def __init__(self, shelf: Shelf, name: str | None) -> None:
-        self._shelf = shelf
-        self._manifest = shelf.manifest(name)
-        try:
-            self._members = _members(self._manifest)
-        except (KeyError, TypeError, ValueError):
-            raise archive.DamagedArchive("the manifest cannot be read") from None
-
-    def namelist(self) -> list[str]:
-        """List the members, and the manifest."""
-        return [*self._members, MANIFEST]
-
-    def open(self, name: str) -> IO[bytes]:
-        """Open a member; KeyError if there is none of this name."""
-        if name == MANIFEST:
-            return BytesIO(self._manifest)
-        try:
-            return self._shelf.open(self._members[name])
-        except FileNotFoundError:
-            raise archive.DamagedArchive(f"{name} is not on the shelf") from None
-
-
-def _members(manifest: bytes) -> dict[str, str]:
-    members = json.loads(json.loads(manifest)["manifest"])["members"]
-    return {str(name): str(digest) for name, digest in members.items()}
+    def read(self, size: int) -> bytes:
+        """Read a piece."""
+        piece = self._source.read(size)
+        self.sha256.update(piece)
+        return piece
 
 
 def _manifest(contents: Contents, identity: Identity) -> bytes:
@@ -300,32 +235,35 @@ def _signature(manifest: str, identity: Identity) -> str:
 class Backup:
     """A backup opened for reading."""
 
-    def __init__(self, opened: archive.Archive | _Shelved, path: Path | str) -> None:
+    def __init__(self, opened: tarfile.TarFile, path: Path) -> None:
         self._archive = opened
         self._path = path
+        found = opened.getmembers()
+        self._members = {each.name: each for each in found}
+        # Plain files alone: no link leads elsewhere, and no hole is written out.
+        if len(self._members) < len(found) or not all(map(_plain, found)):
+            raise _damaged(path)
         self._manifest, self._signature, self.contents = self._read_manifest()
 
     @classmethod
     @contextmanager
-    def open(cls, source: Path | str, name: str | None = None) -> Iterator[Backup]:
-        """Open a backup and read its manifest; of a shelf (a folder or URL), the newest or `name`.
+    def open(cls, path: Path) -> Iterator[Backup]:
+        """Open a backup and read its manifest.
 
         Raises:
-            InvalidInput: there is none, or it is of another kind.
+            InvalidInput: it is another kind of file.
+            MeterError: it is damaged.
         """
         try:
-            if "://" in str(source) or Path(source).is_dir():
-                yield cls(_Shelved(Shelf.at(source), name), source)
-                return
-            with Path(source).open("rb") as stream:
-                yield cls(archive.Archive(stream), source)
-        except archive.DamagedArchive:
-            raise _damaged(source) from None
+            with tarfile.open(path, "r:") as opened:
+                yield cls(opened, path)
+        except tarfile.TarError:
+            raise _damaged(path) from None
 
     def _read_manifest(self) -> tuple[str, str, Contents]:
         # Read before it is verified, for the key that it names: believed only after `check`.
         try:
-            with self._archive.open(MANIFEST) as source:
+            with self._open(self._members[MANIFEST]) as source:
                 signed = json.loads(source.read(_LONGEST_MANIFEST))
             text, signature = str(signed["manifest"]), str(signed["signature"])
             said = json.loads(text)
@@ -353,7 +291,7 @@ class Backup:
             raise _damaged(self._path)
         members = self.contents.members
         # Not one member more: what the signature does not cover is not restored.
-        if {*self._archive.namelist()} != {*members, MANIFEST}:
+        if {*self._members} != {*members, MANIFEST}:
             raise _damaged(self._path)
         # They become names of folders, and no name may lead elsewhere.
         if not all(is_id(each.id) for each in self.contents.meters):
@@ -361,31 +299,28 @@ class Backup:
         if bad := [name for name, digest in members.items() if self._digest(name) != digest]:
             # All are looked at: whoever mends one wants to know of the others.
             more = f", and {len(bad) - 1} more" if bad[1:] else ""
-            said = f"{bad[0]} is damaged, or changed since it was made{more}"
-            digests = {members[name] for name in bad}
-            raise DamagedBackup(self._path, said, "nothing was restored", digests)
+            raise MeterError(
+                f"{self._path}: {bad[0]} is damaged, or changed since it was made{more}: nothing "
+                "was restored"
+            )
 
-    def _digest(self, name: str) -> str | None:
-        """Return the SHA-256 of a member; None: it is not there any more."""
-        digest = hashlib.sha256()
-        try:
-            with self.member(name) as source:
-                while piece := source.read(_CHUNK):
-                    digest.update(piece)
-        except archive.DamagedArchive:
-            return None
-        return digest.hexdigest()
+    def _digest(self, name: str) -> str:
+        """Return the SHA-256 of a member."""
+        with self.member(name) as source:
+            return hashlib.file_digest(source, "sha256").hexdigest()
 
     def key(self) -> bytes | None:
         """Return the secret key, if it is in the backup."""
         return self.member(KEY).read() if self.contents.with_key else None
 
-    def member(self, name: str) -> IO[bytes]:
+    def _open(self, member: tarfile.TarInfo) -> BufferedReader:
+        return cast(BufferedReader, self._archive.extractfile(member))
+
+    def member(self, name: str) -> BufferedReader:
         """Open a member."""
-        try:
-            return self._archive.open(name)
-        except KeyError:
-            raise _damaged(self._path) from None
+        if name not in self._members:
+            raise _damaged(self._path)
+        return self._open(self._members[name])
 
     def rows(self, table: str, meter: str | None = None) -> Iterator[dict[str, Any]]:
         """Return the rows of a table, a meter's or the site's."""
@@ -404,5 +339,9 @@ class Backup:
         return self.member(f"meters/{meter}/files/{name}")
 
 
-def _damaged(path: Path | str) -> DamagedBackup:
-    return DamagedBackup(path, "damaged, or changed since it was made", "nothing was restored")
+def _plain(member: tarfile.TarInfo) -> bool:
+    return member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not member.issparse()
+
+
+def _damaged(path: Path) -> MeterError:
+    return MeterError(f"{path}: damaged, or changed since it was made: nothing was restored")

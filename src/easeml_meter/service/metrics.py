@@ -10,7 +10,7 @@ from easeml_meter.core.model import stamp
 from easeml_meter.core.submissions import FINAL, WAITS, SubmissionState
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
-from easeml_meter.service.shelf import verified_at
+from easeml_meter.service.restore import verified_at
 
 NEARLY = 0.8
 """Share of its promised answers that a test set has given when it is nearly spent."""
@@ -37,7 +37,7 @@ class Totals:
     waited: float
     """The seconds that all of them waited."""
     backup: datetime | None
-    """When the newest verified backup was made; None: none is known."""
+    """When the backup verified last was made; None: none is known."""
 
 
 @needs(Permission.SEE_METRICS)

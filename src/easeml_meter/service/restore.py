@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, Entry, Event, TestSet, stamp
-from easeml_meter.errors import DamagedBackup, InvalidInput, MeterError, NotFound, invalid
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.audit import restorations, verify
 from easeml_meter.service.backup import Backup, Counted, Place
@@ -22,13 +23,16 @@ from easeml_meter.service.testsets.elsewhere import claim, refuse_claimed
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
-from easeml_meter.storage.files import FolderFiles
+from easeml_meter.storage.files import Files, FolderFiles
 from easeml_meter.storage.journal import LINES, SUFFIX, Journal, entries_in, retired_at
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
 
 _RESTORING = "restoring"
 """Lies with the files of a meter while a restore brings some to where nobody knew its answers."""
+
+NOTE = "server.backup"
+"""When the backup was made that was verified last, beside the files that servers share."""
 
 Step = tuple[str, int, int]
 """Fingerprint, tenant and step: what can have been answered only once."""
@@ -51,22 +55,21 @@ class Restored:
 def restore(
     _: Actor,
     place: Place,
-    source: Path | str,
+    source: Path,
     *,
     meter: str | None = None,
-    name: str | None = None,
 ) -> list[Restored]:
     """Restore all meters of a backup, or one; accounts only where there are none yet.
 
     Which tokens were revoked since the backup is not known here, so all that come with accounts
-    are revoked. On a shelf, `name` chooses the backup.
+    are revoked.
 
     Raises:
         InvalidInput: the backup, or what is here, belongs to another key.
         MeterError: it is damaged, or contradicts what is here; nothing is restored.
         NotFound: it has no such meter.
     """
-    with Backup.open(source, name) as backup:
+    with Backup.open(source) as backup:
         backup.check(place.identity)
         _check_owner(place, source)
         chosen = [each for each in backup.contents.meters if meter in (None, each.id)]
@@ -98,12 +101,9 @@ def restore(
     return restored
 
 
-def _check_owner(place: Place, source: Path | str) -> None:
+def _check_owner(place: Place, source: Path) -> None:
     """Refuse a key that is not of the files here: what it brought would not open beside them."""
-    try:
-        noted = place.files.read(RECIPIENT).decode().strip() if place.files else None
-    except FileNotFoundError:
-        return
+    noted = _recipient(place.files) if place.files else None
     keys = [each.recipient for each in (place.identity, place.identity.former) if each]
     if noted and noted not in keys:
         raise InvalidInput(
@@ -112,22 +112,31 @@ def _check_owner(place: Place, source: Path | str) -> None:
         )
 
 
+def _recipient(files: Files) -> str | None:
+    """Return the public half of the key that files belong to; None: it is not noted."""
+    try:
+        return files.read(RECIPIENT).decode().strip()
+    except FileNotFoundError:
+        return None
+
+
 @needs(Permission.OPERATE)
 def check_backup(
-    actor: Actor, identity: Identity, source: Path | str, *, name: str | None = None
+    actor: Actor, identity: Identity, source: Path, *, files: Files | None = None
 ) -> list[Restored]:
     """Restore a backup into a folder of its own, audit every meter there, and remove it all.
 
-    All files that the books name must be there, and open.
+    All files that the books name must be there, and open. If it is of a whole site, and `files` are
+    that site's, they get a note of its time, for the site's servers to show.
 
     Raises:
         MeterError: it is damaged, or a meter in it is not sound, or lacks a file.
     """
     with TemporaryDirectory(prefix="easeml-meter-") as folder:
-        files = FolderFiles(Path(folder) / "files")
-        site = Site(Store.at(Path(folder) / "meter.db"), files, identity)
+        there = FolderFiles(Path(folder) / "files")
+        site = Site(Store.at(Path(folder) / "meter.db"), there, identity)
         try:
-            restored = restore(actor, Place.of_site(site), source, name=name)
+            restored = restore(actor, Place.of_site(site), source)
             for each in restored:
                 found = verify(actor, site.space(each.id))
                 # That nobody can know of later answers is true of every backup, and no fault of it.
@@ -136,11 +145,25 @@ def check_backup(
                     raise MeterError(f"{source}: meter {each.name!r} is not sound: {problems[0]}")
                 if wrong := faults(actor, site.space(each.id)):
                     more = f", and {len(wrong) - 1} more files" if wrong[1:] else ""
-                    said = f"meter {each.name!r} is not whole: {wrong[0]}{more}"
-                    raise DamagedBackup(source, said, "use another backup (--backup NAME)")
+                    raise MeterError(
+                        f"{source}: meter {each.name!r} is not whole: {wrong[0]}{more}: use an "
+                        "earlier backup, or bring the files back and make another"
+                    )
         finally:
             site.close()
+    with Backup.open(source) as backup:
+        contents = backup.contents
+    if contents.whole and files is not None and _recipient(files) == identity.recipient:
+        files.put(NOTE, contents.at.encode())
     return restored
+
+
+def verified_at(files: Files) -> datetime | None:
+    """Return when the backup verified last was made; None: not known, or the files are away."""
+    try:
+        return datetime.fromisoformat(files.read(NOTE).decode())
+    except (OSError, MeterError, ValueError):
+        return None
 
 
 @dataclass

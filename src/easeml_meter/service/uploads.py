@@ -1,8 +1,8 @@
-"""Uploads of sealed files: in pieces, resumable, kept with the meter's files until taken in.
+"""Uploads of sealed files: in pieces of one size, one after the other, kept until taken in.
 
-Only what is sealed comes this way, so nothing here is in the clear. Each piece is a file of its
-own, named by where it begins, that appears whole or not at all: so any server takes any piece, and
-what is here is what a listing shows.
+Only what is sealed comes this way, so nothing here is in the clear. Each piece is a file among the
+meter's, named by where it begins, that appears whole or not at all: so any server takes the next
+one, and how many there are says how much is here.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.model import LabelRequest, Upload, stamp
@@ -30,14 +29,11 @@ from easeml_meter.vault.containers import begins_container
 
 KEPT = timedelta(days=1)
 """How long an upload that nobody finishes is kept."""
-LARGEST = 1 << 50
-MOST_PIECES = 10_000
-"""Pieces of one upload: all of them are listed whenever one arrives."""
-SPAN = 64 << 20
-"""Bytes after which the rest of a long piece becomes one of its own."""
+LARGEST = 1 << 37
+PIECE = 4 << 20
+"""Bytes of every piece but the last."""
 _UPLOADS = "uploads"
 """The folder of a meter with a folder of pieces for each upload."""
-_MOST_SPANS = 1000
 _MOST_COUNTED = 100
 """Unfinished uploads whose pieces are looked at to see whether one more fits."""
 _WAIT = 60
@@ -57,23 +53,9 @@ class Inbox:
         beside = self.space.beside
         return self if beside is None else replace(self, space=beside(meter))
 
-    def pieces(self, upload: Upload) -> list[tuple[int, int]]:
-        """Return where the pieces that are here begin and end, in order."""
-        sizes = self.space.files.sizes(_folder(upload))
-        return sorted((int(name), int(name) + size) for name, size in sizes.items())
-
-    def missing(self, upload: Upload) -> list[tuple[int, int]]:
-        """Return the ranges of an upload that are not here yet, in order."""
-        gaps, here = [], 0
-        for start, end in [*self.pieces(upload), (upload.size, upload.size)]:
-            if start > here:
-                gaps.append((here, start))
-            here = max(here, end)
-        return gaps
-
     def arrived(self, upload: Upload) -> int:
-        """Return how many bytes are here, on disk."""
-        return upload.size - sum(end - start for start, end in self.missing(upload))
+        """Return how many bytes are here, on disk: all from the first one on."""
+        return min(len(self.space.files.names(_folder(upload))) * PIECE, upload.size)
 
     def check_room(self, size: int) -> None:
         """Refuse a file unless it fits among the meter's files, and on the disk of this machine.
@@ -87,22 +69,14 @@ class Inbox:
 
     @contextmanager
     def whole(self, upload: Upload) -> Iterator[Path]:
-        """Assemble an upload; yield a path on this machine with all of its bytes.
-
-        Always a copy: a slower request for the same bytes may still replace a piece, and what is
-        taken in must be what was checked.
-        """
-        files = self.space.files
+        """Assemble an upload; yield a path on this machine with all of its bytes."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="upload-", dir=self.folder) as scratch:
             path = Path(scratch) / "whole"
             with path.open("wb") as target:
-                for start, _ in self.pieces(upload):
-                    name = _name(upload, start)
-                    with files.local(name) as source, source.open("rb") as stream:
-                        # Two requests may have sent the same bytes: the same ones come last.
-                        target.seek(start)
-                        shutil.copyfileobj(stream, target, 1 << 20)
+                for start in range(0, upload.size, PIECE):
+                    with self.space.files.local(_name(upload, start)) as piece:
+                        target.write(piece.read_bytes())
             yield path
 
 
@@ -188,29 +162,34 @@ def find_upload(actor: Actor, inbox: Inbox, identifier: str) -> Upload:
 
 
 @needs(Permission.ADD_TEST_SET)
-@contextmanager
-def receive_piece(actor: Actor, inbox: Inbox, identifier: str, offset: int) -> Iterator[Piece]:
-    """Take a piece that begins at `offset`; what was written is kept, even of half a piece.
-
-    Pieces may come in any order, at the same time, and at any server.
+def receive_piece(
+    actor: Actor, inbox: Inbox, identifier: str, offset: int, content: bytes
+) -> Upload:
+    """Take the piece that begins at `offset`; one that is here already stays as it is.
 
     Raises:
+        InvalidInput: it is longer or shorter than the piece there.
         NotFound: there is no such upload of the actor's.
-        MeterError: a piece that is here has this offset, or there are too many pieces.
+        MeterError: no piece begins there, or one before it is not here yet.
     """
     upload = find_upload(actor, inbox, identifier)
-    gaps = inbox.missing(upload)
-    free = next((gap for gap in gaps if gap[0] <= offset < gap[1]), None)
-    if free is None:
-        here = gaps[0][0] if gaps else upload.size
+    here = inbox.arrived(upload)
+    if offset not in range(0, upload.size, PIECE) or offset > here:
         raise MeterError(f"offset: {offset} given, {here} is next")
-    if len(inbox.pieces(upload)) >= MOST_PIECES:
-        raise MeterError(f"upload: {MOST_PIECES:,} pieces have arrived: send larger ones")
-    piece = Piece(inbox, upload, offset, free[1] - offset)
-    try:
-        yield piece
-    finally:
-        piece.close()  # what came before a connection broke is kept
+    needed = min(PIECE, upload.size - offset)
+    if len(content) != needed:
+        raise invalid("piece", f"{len(content):,} bytes", f"{needed:,} bytes are next")
+    if offset < here:
+        return upload
+    files = inbox.space.files
+    files.put(_name(upload, offset), content)
+    # Whoever removes an upload takes its row first and then lists its pieces. This one was there in
+    # time to be listed, or else the row is gone now.
+    with inbox.space.reading() as books:
+        gone = books.uploads.get(upload.id) is None
+    if gone:
+        files.remove(_name(upload, offset))
+    return upload
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -289,10 +268,10 @@ def sweep_uploads(_: Actor, site: Site, folder: Path) -> None:
     for upload in old:
         _remove(Inbox(site.space(upload.meter), folder), upload)
     _sweep_left(site)
-    # What a killed server was putting together, and the uploads of versions that kept them here.
+    # What a killed server was putting together.
     for left in folder.iterdir() if folder.is_dir() else ():
         if left.stat().st_mtime < (site.clock() - KEPT).timestamp():
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+            shutil.rmtree(left)
 
 
 def _sweep_left(site: Site) -> None:
@@ -313,95 +292,5 @@ def _remove(inbox: Inbox, upload: Upload) -> None:
     # The row first: whoever still sends a piece finds no upload, and does not finish half of one.
     with inbox.space.writing() as books:
         books.uploads.remove(upload.id)
-    for start, _ in inbox.pieces(upload):
-        inbox.space.files.remove(_name(upload, start))
-
-
-class _Dropped(Exception):
-    """Keeps a span from taking the place of a longer one."""
-
-
-class Piece:
-    """What is being received; never more than is missing there.
-
-    Long ones are kept in spans, each as soon as it is full: a server that is killed loses no more
-    than one, and its disk holds no more than one where files lie in a bucket.
-    """
-
-    def __init__(self, inbox: Inbox, upload: Upload, offset: int, left: int) -> None:
-        self.upload = upload
-        self.left = left
-        self._space = inbox.space
-        self._name = ""
-        """The file of the open span; empty: none is open."""
-        self._next = offset
-        self._span = max(SPAN, -(-upload.size // _MOST_SPANS))
-        self._room = 0
-        """Bytes that the open span still takes; 0: none is open."""
-        self._open = ExitStack()
-        self._file: BinaryIO | None = None
-
-    def write(self, data: bytes) -> None:
-        """Add bytes.
-
-        Raises:
-            InvalidInput: more than are missing.
-        """
-        if len(data) > self.left:
-            raise invalid("upload", "more bytes", "as many as were announced as its size")
-        view = memoryview(data)
-        while view:
-            count = self._write(view)
-            self.left -= count
-            view = view[count:]
-
-    def _write(self, view: memoryview) -> int:
-        if self._file is None:
-            self._name = _name(self.upload, self._next)
-            path = self._open.enter_context(self._space.files.writing(self._name))
-            self._file = self._open.enter_context(path.open("wb", buffering=0))
-            self._room = self._span
-        try:
-            count = self._file.write(view[: self._room])
-        except OSError as error:
-            raise unusable(Path(self._file.name).parent, error) from error
-        self._next += count
-        self._room -= count
-        if not self._room:
-            self.close()
-        return count
-
-    def close(self) -> None:
-        """Keep the open span, whole or not; after it returns, it is on disk.
-
-        Of an upload that was cancelled or finished meanwhile, nothing is kept, and nothing that
-        would take away what is here.
-        """
-        self._file = None
-        if not self._name:
-            return
-        try:
-            with self._open:
-                if self._is_shorter():
-                    raise _Dropped
-        except _Dropped:
-            self._name = ""
-            return
-        # Whoever removes an upload takes its row first and then lists its pieces. This one was
-        # there in time to be listed, or else the row is gone now.
-        with self._space.reading() as books:
-            gone = books.uploads.get(self.upload.id) is None
-        if gone:
-            self._space.files.remove(self._name)
-        self._name = ""
-
-    def _is_shorter(self) -> bool:
-        """Whether more is here already of the bytes from where the open span began.
-
-        A connection that hangs is ended long after its client has sent them again.
-        """
-        if not self._room:
-            return False  # a whole span: no other one is longer
-        name = self._name.rpartition("/")[2]
-        here = self._space.files.sizes(_folder(self.upload)).get(name, 0)
-        return here > self._next - int(name)
+    for name in inbox.space.files.names(_folder(upload)):
+        inbox.space.files.remove(f"{_folder(upload)}/{name}")

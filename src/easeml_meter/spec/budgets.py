@@ -24,7 +24,7 @@ def check_tenants(spec: MeterSpec) -> None:
 
 
 def check_reverts(spec: MeterSpec) -> None:
-    """Check steps that are undone, by a schedule or where the meter masks them."""
+    """Check steps that are undone by a schedule."""
     for index, step in enumerate(spec.reverts):
         whole("reverts", step, at_least=1)
         if step > spec.steps:
@@ -33,17 +33,6 @@ def check_reverts(spec: MeterSpec) -> None:
             raise invalid("reverts", step, "steps in increasing order")
         if step - index < 1:
             raise invalid("reverts", step, "one revert undoes one step: too many too early")
-    whole("masked reverts", spec.masked_reverts, at_least=0)
-    whole("mask above", spec.mask_above, at_least=0)
-    if bool(spec.masked_reverts) != bool(spec.mask_above):
-        given = f"{spec.masked_reverts} reverts, above band {spec.mask_above}"
-        raise invalid("masked reverts", given, "both a number of reverts and a band needed")
-    if spec.masked_reverts >= spec.steps:
-        raise invalid("masked reverts", spec.masked_reverts, f"fewer than {spec.steps} steps")
-    if spec.mask_above and spec.mask_above >= spec.signals:
-        raise invalid("mask above", spec.mask_above, f"a band from 1 to {spec.signals - 1}")
-    if spec.reverts and spec.masked_reverts:
-        raise invalid("reverts", list(spec.reverts), "not together with masked reverts")
 
 
 def check_memory_and_resets(spec: MeterSpec) -> None:
@@ -55,7 +44,6 @@ def check_memory_and_resets(spec: MeterSpec) -> None:
         raise invalid("resets", spec.resets, "only the incremental meter has resets")
     special = {
         "reverts": bool(spec.reverts),
-        "masked reverts": bool(spec.masked_reverts),
         "memory": spec.memory is not None,
         "resets": bool(spec.resets),
     }
@@ -84,9 +72,7 @@ def check_top_up(spec: MeterSpec) -> None:
         "published": spec.published,
         "above": spec.above is not None,
         "tenants": spec.tenants,
-        "elastic": spec.elastic,
         "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,
         "window": spec.window is not None,
         "clusters": spec.clusters,
@@ -114,9 +100,7 @@ def check_window(spec: MeterSpec) -> None:
         "ceiling": spec.ceiling is not None,
         "tenants": spec.tenants,
         "sessions": spec.sessions > 1,
-        "elastic": spec.elastic,
         "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,
         "clusters": spec.clusters,
     }

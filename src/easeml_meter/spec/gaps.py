@@ -1,4 +1,4 @@
-"""Readings of the gap: drawn edges, ceilings, elastic budgets, and which of them are proved."""
+"""Readings of the gap: drawn edges and ceilings, and which of them are proved."""
 
 from __future__ import annotations
 
@@ -33,11 +33,9 @@ def check_drawn(spec: MeterSpec) -> None:
         raise invalid("tolerance", list(spec.tolerances), "drawn edges need one for all bands")
     unproved = {
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
-        "elastic": spec.elastic,
         "published": spec.published,
         'count = "all"': spec.count is Count.ALL,
         "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
         "resets": spec.resets,
         "memory": spec.memory is not None,
     }
@@ -81,7 +79,6 @@ def check_published(spec: MeterSpec) -> None:
     beyond = {
         "ceiling": spec.ceiling,
         "variance ceiling": spec.variance_ceiling,
-        "masked reverts": spec.masked_reverts or None,
         "memory": spec.memory,
         "resets": spec.resets or None,
     }
@@ -92,36 +89,3 @@ def check_published(spec: MeterSpec) -> None:
     for name, value in beyond.items():
         if value is not None:
             raise invalid(name, value, "the paper has no count for it: leave out published")
-
-
-def check_elastic(spec: MeterSpec) -> None:
-    """Check the weights of an elastic budget."""
-    for share in spec.mixture:
-        finite("mixture", share)
-    shares = list(spec.mixture)
-    if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or sum(shares) > 1 + 1e-12:
-        raise invalid("mixture", shares, "three shares of at most 1 in all, the first above 0")
-    if not spec.elastic:
-        return
-    if spec.protocol not in METERS or spec.published:
-        raise invalid("elastic", True, "only meters with the tightened count are elastic")
-    if spec.memory is not None or spec.reverts:
-        raise invalid("elastic", True, "not with memory or reverts fixed in advance")
-
-
-def check_sticky(spec: MeterSpec) -> None:
-    """Refuse answers that are told once where nobody has counted that."""
-    if not spec.sticky:
-        return
-    if spec.protocol is not Protocol.INCREMENTAL or not spec.silent_answers:
-        allowed = "an incremental meter with a ceiling, or with models that may fail"
-        raise invalid("sticky", True, f"only for {allowed}")
-    uncounted = {
-        "elastic": spec.elastic,
-        "handover": spec.handover,
-        "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
-        "resets": spec.resets,
-        "memory": spec.memory is not None,
-    }
-    refuse_with("sticky", True, uncounted, "not with {}: nobody has proved that count")

@@ -29,9 +29,7 @@ from easeml_meter.spec.budgets import (
 )
 from easeml_meter.spec.gaps import (
     check_drawn,
-    check_elastic,
     check_published,
-    check_sticky,
     check_variance_ceiling,
 )
 from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
@@ -89,21 +87,11 @@ class MeterSpec:
     """Tenants may start from each other's checkpoints."""
     reverts: tuple[int, ...] = ()
     """Steps, fixed in advance, that are undone (the paper's time travel)."""
-    masked_reverts: int = 0
-    """How many steps the meter itself may undo without telling the signal."""
-    mask_above: int = 0
-    """Signals above this one are masked while masked reverts are left."""
     memory: int | None = None
     """Each model depends on at most this many last signals (an assumption about people)."""
     resets: int = 0
     """How often the incremental meter's maximum may be reset."""
-    sticky: bool = False
-    """Tell each reason why a model has no reading once, then only when the maximum rises."""
     sessions: int = 1
-    elastic: bool = False
-    """Go on after the promised steps while the history of answers is a predictable one."""
-    mixture: tuple[float, float, float] = (0.5, 0.25, 0.25)
-    """Shares of delta: the promised steps, and the two codes that an elastic budget bets on."""
     inputs: str = "hidden"
     """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
     classes: tuple[str | int, ...] = ()
@@ -155,10 +143,10 @@ class MeterSpec:
     """How many rows of each stratum a test set has; empty: as many as its weight is of all."""
 
     def __post_init__(self) -> None:
-        lists = ("bands", "tenants", "reverts", "mixture", "classes")
+        lists = ("bands", "tenants", "reverts", "classes")
         for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
-        for name in ("published", "handover", "elastic", "sticky", "clusters", "on_demand"):
+        for name in ("published", "handover", "clusters", "on_demand"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -200,8 +188,6 @@ class MeterSpec:
         check_reverts(self)
         check_memory_and_resets(self)
         check_published(self)
-        check_elastic(self)
-        check_sticky(self)
         check_scores(self)
         check_window(self)
         check_top_up(self)
@@ -367,12 +353,12 @@ class MeterSpec:
 
         No promise broken, "above the ceiling" then stands for one band, and promises something:
         the true loss is at least the ceiling minus the tolerance. A test set that counts all
-        histories keeps its edges, and so do meters whose bands are coded or remembered.
+        histories keeps its edges, and so do meters whose bands are remembered.
         """
-        plain = not (self.masked_reverts or self.elastic) and self.memory is None
         # A variance ceiling is not looked at above the ceiling, so its tail promises nothing there.
         fixed = self.protocol is Protocol.REGULAR and self.drawn is self.variance_ceiling is None
-        return self.ceiling is not None and self.count is Count.CONSISTENT and plain and fixed
+        plain = self.count is Count.CONSISTENT and self.memory is None
+        return self.ceiling is not None and plain and fixed
 
     @property
     def judged(self) -> bool:
@@ -399,10 +385,7 @@ class MeterSpec:
 
     @property
     def silent_answers(self) -> int:
-        """The number of answers that promise nothing, and can come at any step.
-
-        On a sticky meter each of them comes once.
-        """
+        """The number of answers that promise nothing, and can come at any step."""
         ceilings = (None if self.merges else self.ceiling, self.variance_ceiling)
         silent = int(self.may_fail) + int(self.may_be_too_few)
         return sum(each is not None for each in ceilings) + silent

@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Count, MeterSpec, Protocol
+from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats.draws import expected_edges, log_few
 from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
 
@@ -108,11 +108,7 @@ def has_levels_to_choose(spec: MeterSpec) -> bool:
 
 def _has_choices(spec: MeterSpec) -> bool:
     """Whether of all trees of histories the largest is counted."""
-    if spec.count is Count.ALL:
-        # With every answer possible, masked reverts leave one tree. The weights of an elastic
-        # budget must not change while a test set of version 0.1.0 is in use.
-        return bool(spec.resets) and not spec.elastic
-    return bool(spec.masked_reverts or spec.resets)
+    return bool(spec.resets)
 
 
 def _parts(spec: MeterSpec, steps: int) -> Sequence[int]:
@@ -132,7 +128,7 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
     """Count for one developer."""
     if spec.memory is not None and spec.memory < steps:
         return tuple(map(log, _with_memory(spec, steps, possible)))
-    if spec.protocol is Protocol.REGULAR and not spec.masked_reverts:
+    if spec.protocol is Protocol.REGULAR:
         if spec.above is not None:
             likely = possible + expected_edges(spec) + int(spec.may_fail)
             return (log_few(likely, steps, spec.above),)
@@ -163,15 +159,14 @@ def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
     most = _most_steps(spec)
     if steps > most:
         kind = "a meter counted step by step"
-        reason = kind if most == MAX_WALK else f"{kind} with so many bands, reverts or resets"
+        reason = kind if most == MAX_WALK else f"{kind} with so many bands or resets"
         raise invalid(field, steps, f"at most {most:,} for {reason}")
 
 
 def _most_steps(spec: MeterSpec) -> int:
     """Return how many steps of a meter without a closed form are counted."""
     tops = spec.signals if spec.protocol is Protocol.INCREMENTAL else 1
-    reasons = spec.silent_answers if spec.sticky else 0
-    states = (1 + spec.masked_reverts + spec.resets + reasons) * tops
+    states = (1 + spec.resets) * tops
     return min(MAX_WALK, _MOST_WORK // (states * (spec.signals + spec.silent_answers)))
 
 
@@ -224,7 +219,7 @@ def _with_memory(spec: MeterSpec, steps: int, possible: int) -> tuple[int, ...]:
 
 def has_closed_form(spec: MeterSpec) -> bool:
     """Whether `log_models` takes a short time for any number of steps."""
-    if spec.masked_reverts or spec.resets:
+    if spec.resets:
         return False
     if spec.protocol is not Protocol.INCREMENTAL or spec.memory is not None:
         return True
@@ -233,7 +228,7 @@ def has_closed_form(spec: MeterSpec) -> bool:
 
 def _has_binomials(spec: MeterSpec, possible: int) -> bool:
     """Whether the histories of a meter with a running maximum are binomial coefficients."""
-    plain = not (spec.silent_answers or spec.masked_reverts or spec.resets)
+    plain = not (spec.silent_answers or spec.resets)
     return plain and possible in (min(2, spec.signals), spec.signals)
 
 

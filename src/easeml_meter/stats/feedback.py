@@ -67,22 +67,6 @@ def reaches(spec: MeterSpec) -> list[Range]:
     ]
 
 
-def colors(ranges: Sequence[Range]) -> list[int]:
-    """Number half-open ranges so that overlapping ones differ, with as few numbers as possible.
-
-    Taken by their lower ends, each gets the smallest number that is free. Then a new number is
-    needed only where all others are taken at one point, so there are as many as ranges overlap.
-    """
-    ends: list[Fraction] = []
-    found = [0] * len(ranges)
-    for index in sorted(range(len(ranges)), key=lambda each: ranges[each][0]):
-        lower, upper = ranges[index]
-        free = next((color for color, end in enumerate(ends) if end <= lower), len(ends))
-        ends[free : free + 1] = [upper]
-        found[index] = free
-    return found
-
-
 @dataclass(frozen=True)
 class Feedback:
     """A feedback rule as a finite automaton over answers: states, their levels, their moves.
@@ -159,68 +143,6 @@ def incremental(signals: int, silent: int = 0, possible: int | None = None) -> F
     )
 
 
-def sticky(signals: int, reasons: int, possible: int | None = None) -> Feedback:
-    """The answer is the running maximum, and each of the `reasons` for no reading comes once.
-
-    A state is (reasons told, running maximum). Once one was told, it may be the reason of any
-    maximum that stays, which is then consistent with every truth: one answer more is possible.
-    """
-    possible = signals if possible is None else possible
-    tops = range(signals)
-    places = {state: i for i, state in enumerate(itertools.product(range(reasons + 1), tops))}
-
-    def onward(told: int, top: int) -> Moves:
-        bands = tops[top : top + possible + (told > 0)]
-        first_told = ((places[told + 1, top], reasons - told),) if told < reasons else ()
-        return (*((places[told, to], 1) for to in bands), *first_told)
-
-    return Feedback(tuple(top for _, top in places), tuple(itertools.starmap(onward, places)))
-
-
-def masked(
-    signals: int,
-    reverts: int,
-    cut: int,
-    *,
-    running_max: bool,
-    silent: int = 0,
-    possible: int | None = None,
-) -> Feedback:
-    """Answer signals above `cut` only by "reverted", and undo the step, while reverts are left.
-
-    A state is (reverts used, running maximum); a regular meter has no maximum to remember. Of the
-    possible bands, some may lie above the cut or none.
-    """
-    possible = signals if possible is None else possible
-    tops = range(signals) if running_max else range(1)
-    places = {state: i for i, state in enumerate(itertools.product(range(reverts + 1), tops))}
-
-    def told(used: int, top: int, bands: range, *, reverted: bool) -> Moves:
-        onward = dict.fromkeys((places[used, to] for to in bands), 1) if running_max else {}
-        if not running_max and bands:
-            onward[places[used, 0]] = len(bands)
-        if silent:
-            onward[places[used, top]] = onward.get(places[used, top], 0) + silent
-        if reverted:
-            onward[places[used + 1, top]] = 1
-        return tuple(onward.items())
-
-    moves, choices = [], []
-    for used, top in places:
-        masking = used < reverts
-        bands = range(top, min(top + possible, cut if masking else signals))
-        moves.append(told(used, top, bands, reverted=masking))
-        alternatives = [(top, moves[-1])]
-        if masking and len(bands) == possible:  # no room for a band above the cut as well
-            reaching = range(max(top, cut + 1 - possible), cut)
-            alternatives = [
-                (top, told(used, top, bands, reverted=False)),
-                (top, told(used, top, reaching, reverted=True)),
-            ]
-        choices.append(tuple(alternatives))
-    return Feedback(tuple(top for _, top in places), tuple(moves), tuple(choices))
-
-
 def with_resets(
     signals: int, resets: int, silent: int = 0, possible: int | None = None
 ) -> Feedback:
@@ -258,15 +180,8 @@ def feedback_of(spec: MeterSpec, possible: int | None = None) -> Feedback:
     possible = possible_bands(spec) if possible is None else possible
     silent = spec.silent_answers
     running_max = spec.protocol is Protocol.INCREMENTAL
-    if spec.masked_reverts:
-        reverts, cut = spec.masked_reverts, spec.mask_above
-        return masked(
-            spec.signals, reverts, cut, running_max=running_max, silent=silent, possible=possible
-        )
     if spec.resets:
         return with_resets(spec.signals, spec.resets, silent, possible)
-    if spec.sticky:
-        return sticky(spec.signals, silent, possible)
     if running_max:
         return incremental(spec.signals, silent, possible)
     return regular(possible + silent)

@@ -49,9 +49,6 @@ class Files(Protocol):
     def names(self, folder: str) -> list[str]:
         """List the names of the files in a folder, sorted."""
 
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Return the names of the files in a folder, each with its bytes."""
-
     def folders(self, folder: str, before: float) -> list[str]:
         """List the folders in a folder, without those that changed since a moment, if known."""
 
@@ -86,19 +83,18 @@ class Files(Protocol):
         """Return the files in a folder of these."""
 
 
-def open_files(place: str | Path, *, private: bool = False) -> Files:
-    """Open a folder, or a URL; in a private folder, what is written is for its owner alone."""
+def open_files(place: str | Path) -> Files:
+    """Open a folder, or a URL."""
     if "://" in str(place):
         return RemoteFiles(str(place))
-    return FolderFiles(Path(place), private=private)
+    return FolderFiles(Path(place))
 
 
 class FolderFiles:
     """Files in a folder of this machine, or of a file system that machines share."""
 
-    def __init__(self, root: Path, *, private: bool = False) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._private = private
 
     def _path(self, name: str) -> Path:
         return self.root / _safe(name)
@@ -115,11 +111,7 @@ class FolderFiles:
         target = self._path(name)
         partial = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
         try:
-            if self._private:
-                _make_private(target.parent)
-                os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-            else:
-                target.parent.mkdir(parents=True, exist_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 yield partial
                 # Content before name: after a power cut, a file is whole or not there.
@@ -156,14 +148,6 @@ class FolderFiles:
             return []
         found = (each for each in path.iterdir() if each.is_file() and each.name[0] != ".")
         return sorted(each.name for each in found)
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Return the files in a folder that are whole, each with its bytes."""
-        found = {}
-        for name in self.names(folder):
-            with suppress(FileNotFoundError):  # removed meanwhile
-                found[name] = self._path(f"{folder}/{name}").stat().st_size
-        return found
 
     def folders(self, folder: str, before: float) -> list[str]:
         """List the folders in a folder to which no file was added since a moment."""
@@ -266,14 +250,7 @@ class FolderFiles:
 
     def under(self, folder: str) -> FolderFiles:
         """Return the files in a folder of these."""
-        return FolderFiles(self._path(folder), private=self._private)
-
-
-def _make_private(folder: Path) -> None:
-    """Make a folder, and those above it, for this account alone; one that is there stays so."""
-    if not folder.is_dir():
-        _make_private(folder.parent)  # `parents` of mkdir would make those for everybody
-        folder.mkdir(mode=0o700, exist_ok=True)
+        return FolderFiles(self._path(folder))
 
 
 @contextmanager
@@ -375,16 +352,6 @@ class RemoteFiles:
         except FileNotFoundError:
             return []
         return sorted(PurePosixPath(each).name for each in found)
-
-    def sizes(self, folder: str) -> dict[str, int]:
-        """Return the objects in a folder, each with its bytes."""
-        try:
-            with self._told(folder):
-                found = self._system.ls(self._path(folder), detail=True)
-        except FileNotFoundError:
-            return {}
-        files = [each for each in found if each["type"] == "file"]
-        return {PurePosixPath(each["name"]).name: int(each["size"]) for each in files}
 
     def folders(self, folder: str, before: float) -> list[str]:
         """List the folders in a folder: of none of them a time is known."""

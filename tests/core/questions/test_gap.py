@@ -26,10 +26,8 @@ def spec_of(**options: Any) -> MeterSpec:
         ({"protocol": "incremental", "tolerance": [0.02, 0.04, 0.06, 0.08, 0.1]}, 6_817),
         ({"tenants": (4, 6)}, 9_217),
         ({"published": True, "count": "all"}, 27_020),
-        ({"masked_reverts": 2, "mask_above": 2}, 12_271),
         ({"loss": "brier"}, 13_407),
         ({"protocol": "resampling"}, 68_170),
-        ({"elastic": True}, 13_100),
         ({"top_up": 5}, 13_100),
     ],
 )
@@ -42,11 +40,10 @@ def test_every_variant_is_planned_as_any_question_is(options: dict[str, Any], la
     assert plan.assumptions == plan_of(spec).assumptions
 
 
-@pytest.mark.parametrize("options", [{}, {"masked_reverts": 2, "mask_above": 2}])
-def test_steps_are_asked_of_a_size(options: dict[str, Any]) -> None:
-    found = most_steps(GapQuestion(spec_of(**options)), 30_000, Budget(1, 0.01))
+def test_steps_are_asked_of_a_size() -> None:
+    found = most_steps(GapQuestion(spec_of()), 30_000, Budget(1, 0.01))
     assert found.budget.steps == 31
-    assert plan_of(spec_of(**options), 30_000).spec.steps == 31
+    assert plan_of(spec_of(), 30_000).spec.steps == 31
 
 
 def test_answers_are_named() -> None:
@@ -55,17 +52,14 @@ def test_answers_are_named() -> None:
         "no reading",
     )
     assert len(GapQuestion(spec_of(drawn=0.2, count="consistent")).answers) == 1
-    assert "reverted" in GapQuestion(spec_of(masked_reverts=2, mask_above=2)).answers
 
 
-def test_answers_of_scores_and_sticky_meters_are_named() -> None:
+def test_answers_of_scores_are_named() -> None:
     f1 = GapQuestion(spec_of(loss="f1[fraud]", floor=0.8))
     assert "below the floor" in f1.answers
     assert "above the ceiling" not in f1.answers
     precision = GapQuestion(spec_of(loss="precision[fraud]"))
     assert precision.answers[-1] == "too few predicted positives"
-    sticky = GapQuestion(spec_of(protocol="incremental", ceiling=0.1, sticky=True))
-    assert sticky.answers[-2:] == ("above the ceiling", "unchanged")
 
 
 @pytest.mark.parametrize(

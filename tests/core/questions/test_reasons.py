@@ -46,7 +46,6 @@ def test_one_knob_halves_the_labels() -> None:
     "options",
     [
         {"protocol": Protocol.INCREMENTAL},
-        {"elastic": True},
         {"drawn": 0.2},
         {"tenants": (5, 5)},
         {"steps": 1},

@@ -182,7 +182,6 @@ def test_developers_without_use_for_their_ways_are_twins_of_another() -> None:
     handover = DEVELOPERS["handover"]
     assert handover.at_home(SPEC.replace(tenants=(2, 2)))
     assert not handover.at_home(SPEC.replace(tenants=(2, 2), handover=True))
-    assert not handover.at_home(SPEC.replace(tenants=(2, 2), elastic=True))
     assert DEVELOPERS["crasher"].at_home(SPEC.replace(loss="my.own:loss"))
     twins = [experiment(SPEC, name, labels=120) for name in ("threshold", *foreign)]
     assert len({each.chunk(0) for each in twins}) == 1

@@ -53,7 +53,6 @@ def test_the_limit_of_a_condition() -> None:
     ("spec", "message"),
     [
         (meter(window=4, drawn=0.4), "window: 4 given, not played with drawn"),
-        (meter(loss="f1[1]", elastic=True), r"loss: 'f1\[1\]' given, not played with elastic"),
         (
             meter(judge_error=0.2, pool=400, protocol="incremental"),
             "judge_error: 0.2 given, not played with the incremental protocol",

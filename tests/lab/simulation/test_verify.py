@@ -30,7 +30,6 @@ SHORT = {
 LONG = dict(meters(steps=12, delta=0.05))
 TIGHT = {
     "one step": {"steps": 1},
-    "one step, elastic": {"steps": 1, "elastic": True},
     "one step, ceiling": {"steps": 1, "ceiling": 0.2},
     "two steps, two signals": {"steps": 2, "signals": 2},
     "four tenants of one step": {"steps": 4, "tenants": (1, 1, 1, 1)},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.server.driving import begin
 from tests.server.helpers import serve
-from tests.service.helpers import small_spec
+from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.core.questions.planning import required_labels
 
@@ -60,12 +60,12 @@ def test_a_misspelled_key_is_refused(tmp_path: Path) -> None:
             assert developer.post(path, json=asked | wrong).status_code == 422
 
 
-def test_refused_on_an_elastic_meter(tmp_path: Path) -> None:
+def test_refused_where_teams_share_every_answer(tmp_path: Path) -> None:
     with serve(tmp_path) as served:
-        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3), elastic=True))
+        meter = served.add_meter(condition_spec(steps=6, tenants=(3, 3)))
         begin(served, meter, tmp_path)
         for confirm in (False, True):
             asked = {"giver": 1, "receiver": 2, "confirm": confirm}
             refused = served.client("developer").post(f"/meters/{meter}/handovers", json=asked)
             assert refused.status_code == 422
-            assert "only between isolated teams, on a plain budget" in refused.json()["message"]
+            assert "teams are counted as sharing answers" in refused.json()["message"]

@@ -85,17 +85,11 @@ def test_the_first_draft_is_a_meter() -> None:
 @pytest.mark.parametrize(
     ("fields", "name", "value"),
     [
-        (
-            {"protocol": "incremental", "sticky": "1", "ceiling": "0.3", "tolerance": "0.05"},
-            "sticky",
-            True,
-        ),
         ({"gap": "signed"}, "gap", Gap.SIGNED),
         ({"count": "all"}, "count", Count.ALL),
         ({"protocol": "incremental"}, "protocol", Protocol.INCREMENTAL),
         ({"drawn": "0.05", "edges": ""}, "drawn", 0.05),
         ({"drawn": "0.05", "edges": "", "ceiling": "0.3", "above": "3"}, "above", 3),
-        ({"elastic": "1"}, "elastic", True),
         ({"tenants": "2,1"}, "tenants", (2, 1)),
         ({"tenants": "2,1", "handover": "1"}, "handover", True),
         ({"loss": "other", "other_loss": "top-5"}, "loss", "top-5"),
@@ -164,7 +158,6 @@ def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: obj
         ({"loss": "f1"}, "say which class is the positive one"),
         ({"window": "2", "ceiling": "0.3"}, "not with ceiling"),
         ({"submissions": "2"}, "only with a window"),
-        ({"top_up": "3", "elastic": "1"}, "not with elastic"),
         ({"judge_error": "0.1"}, "the rows without a label"),
         ({"window": "two"}, "window: 'two'"),
         ({"loss": "other", "other_loss": "os:system"}, "loss"),
@@ -255,11 +248,8 @@ PAPER = {
     "bound",
     "published",
     "reverts",
-    "masked_reverts",
-    "mask_above",
     "memory",
     "resets",
-    "mixture",
 }
 """Settings of the paper's variants, which a meter.toml takes."""
 

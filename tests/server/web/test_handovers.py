@@ -9,7 +9,7 @@ import pytest
 from tests.server.driving import begin
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
-from tests.service.helpers import small_spec
+from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.core.questions.planning import required_labels
 
@@ -108,15 +108,17 @@ class TestHandover:
         answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver=receiver)
         assert answer.status_code == 422
 
-    def test_is_refused_at_an_elastic_meter(self, served: Served, tmp_path: Path) -> None:
-        spec = small_spec(steps=6, tenants=(3, 3), elastic=True)
-        meter = served.add_meter(spec, prefix="elastic-")
-        begin(served, meter, tmp_path, prefix="elastic-")
-        visitor = Visitor(served, "elastic-developer")
+    def test_is_refused_where_teams_share_every_answer(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        spec = condition_spec(steps=6, tenants=(3, 3))
+        meter = served.add_meter(spec, prefix="shared-")
+        begin(served, meter, tmp_path, prefix="shared-")
+        visitor = Visitor(served, "shared-developer")
         for more in ({}, {"confirm": "yes"}):
             answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2", **more)
             assert answer.status_code == 422
-            assert "only between isolated teams, on a plain budget" in words(answer)
+            assert "teams are counted as sharing answers" in words(answer)
 
     def test_is_not_offered_where_there_is_nobody_else(
         self, served: Served, tmp_path: Path

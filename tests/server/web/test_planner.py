@@ -61,7 +61,6 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
         ({"ceiling": "0.1", "models": "1"}, {"ceiling": 0.1, "models": True}),
         ({"tenants": "4, 6"}, {"tenants": (4, 6)}),
         ({"tenants": "4,6", "handover": "1"}, {"tenants": (4, 6), "handover": True}),
-        ({"elastic": "1"}, {"elastic": True}),
         ({"clusters": "1"}, {"clusters": True}),
         ({"edges": "0.1,0.2,0.3,0.4"}, {"edges": (0.1, 0.2, 0.3, 0.4)}),
         ({"confidence": "0.9"}, {"delta": 0.1}),
@@ -74,10 +73,6 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
         (
             {"loss": "absolute", "variance_ceiling": "0.04"},
             {"loss": "absolute", "variance_ceiling": 0.04},
-        ),
-        (
-            {"protocol": "incremental", "ceiling": "0.1", "sticky": "1"},
-            {"protocol": "incremental", "ceiling": 0.1, "sticky": True},
         ),
     ],
 )
@@ -146,7 +141,7 @@ def test_drawn_edges_are_compared_with_the_default_bands(served: Served) -> None
 
 def test_a_link_shows_the_same_again(served: Served) -> None:
     visitor = Visitor(served)
-    form = asked(steps="7", tolerance="0.02,0.03", signals="2", elastic="1", price="2")
+    form = asked(steps="7", tolerance="0.02,0.03", signals="2", models="1", price="2")
     first = visitor.get("/planner/answer", params=form)
     link = first.text.partition('id="link" href="')[2].partition('"')[0].replace("&amp;", "&")
     again = visitor.get(link)
@@ -180,7 +175,6 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"ceiling": "1e-320"}, "ceiling"),
         ({"loss": "losses.py:mine"}, "loss"),
         ({"variance_ceiling": "0.04"}, "variance ceiling"),
-        ({"sticky": "1"}, "sticky"),
         ({"price": "-1"}, "price"),
         ({"want": "money"}, "want"),
         ({"want": "steps"}, "labels"),

@@ -29,7 +29,6 @@ from easeml_meter.core.signals import true_gap
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
-from easeml_meter.report.checks import checks
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.place import Workspace
@@ -234,38 +233,14 @@ def test_a_ceiling(tmp_path: Path) -> None:
     assert session.submit(0, 0, model="b").band == 1
 
 
-def test_a_sticky_meter_tells_once_that_a_model_is_above_the_ceiling(tmp_path: Path) -> None:
-    """What was told is kept in the books, and the answers are right when they are checked."""
-    spec = small_spec(protocol="incremental", ceiling=0.3, sticky=True, steps=5)
-    session = make_session(tmp_path, spec)
-    n, known = len(session.test_labels), len(session.validation_labels)
-    told = [
-        session.submit(n // 2, 0, model="above"),
-        session.submit(n // 2 + 1, 0, model="above again"),
-        session.submit(0, 0, model="below"),
-        session.submit(0, known // 5, model="apart"),
-        session.submit(1, 0, model="below again"),
-    ]
-    names = ["above-ceiling", "unchanged", "unchanged", "2", "unchanged"]
-    assert [each.name for each in told] == names
-    assert [each.tolerance for each in told] == [None, None, None, 0.25, None]
-    assert told[1].promise == told[2].promise
-    assert "nothing is promised" in told[2].promise
-    assert session.meter.audit().problems == ()
-    session.meter.release()
-    found = checks(session.meter.history()[0])
-    assert [check.right for check in found] == [True] * 5
-
-
 @pytest.mark.parametrize(
     ("options", "tenant"),
     [
         ({}, 1),
         ({"ceiling": 0.3}, 1),
-        ({"masked_reverts": 1, "mask_above": 1}, 1),
         ({"tenants": (2, 2)}, 2),
     ],
-    ids=["plain", "after above-ceiling", "after reverted", "after another tenant"],
+    ids=["plain", "after above-ceiling", "after another tenant"],
 )
 def test_a_running_maximum_speaks_of_this_model_only(
     tmp_path: Path, options: dict[str, Any], tenant: int
@@ -282,13 +257,6 @@ def test_a_running_maximum_speaks_of_this_model_only(
     assert "lower edge" not in session.meter.status(tenant=tenant).promise
 
 
-def test_masked_reverts(tmp_path: Path) -> None:
-    session = make_session(tmp_path, small_spec(masked_reverts=1, mask_above=1))
-    n = len(session.test_labels)
-    assert session.submit(n // 2, 0, model="a").name == "reverted"
-    assert session.submit(n // 2, 0, model="b").band == 3
-
-
 def test_tenants_have_their_own_histories(tmp_path: Path) -> None:
     session = make_session(tmp_path, small_spec(tenants=(3, 1)))
     session.submit(0, 0, model="a", tenant=1)
@@ -302,30 +270,6 @@ def test_tenants_have_their_own_histories(tmp_path: Path) -> None:
     assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
     with pytest.raises(InvalidInput, match="tenant"):
         session.submit(0, 0, tenant=3)
-
-
-def test_an_elastic_budget_goes_on_while_signals_are_predictable(tmp_path: Path) -> None:
-    spec = small_spec(elastic=True, steps=8)
-    session = make_session(tmp_path, spec)
-    told = 0
-    while session.meter.generations[-1].phase is Phase.ACTIVE:
-        session.submit(0, 0, model=str(told))
-        told += 1
-    assert told > 8
-
-
-def test_more_rows_than_needed_make_an_elastic_session_longer(tmp_path: Path) -> None:
-    lengths = []
-    for size in (None, 150):
-        folder = tmp_path / str(size)
-        folder.mkdir()
-        session = make_session(folder, small_spec(elastic=True, steps=8), size=size)
-        told = 0
-        while session.meter.generations[-1].phase is Phase.ACTIVE and told < 60:
-            session.submit(0, 0, model=str(told))
-            told += 1
-        lengths.append(told)
-    assert lengths[1] > lengths[0]
 
 
 def test_verbs_at_the_wrong_time(tmp_path: Path) -> None:

@@ -122,15 +122,6 @@ def test_a_model_that_looks_at_all_hidden_rows_is_not_read(session: Session) -> 
     assert len(session.meter.status().signals) == 1
 
 
-def test_a_sticky_meter_tells_once_that_a_model_was_not_read(tmp_path: Path) -> None:
-    spec = hidden_spec(protocol="incremental", sticky=True)
-    session = make_session(tmp_path, spec, validation_size=VISIBLE)
-    trick = program(f"    if rows > {VISIBLE}:\n    {ON_ALL_ROWS}")
-    other = program(f"    if rows > {VISIBLE} + 1:\n    {ON_ALL_ROWS}")
-    names = [run(session, each, name).name for each, name in ((trick, "a"), (other, "b"))]
-    assert names == ["no-reading", "unchanged"]
-
-
 def test_a_validation_set_replaced_while_a_model_runs_does_not_make_it_free(
     session: Session,
 ) -> None:

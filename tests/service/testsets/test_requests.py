@@ -136,7 +136,7 @@ def test_a_test_set_is_retired_early_and_the_next_one_requested(tmp_path: Path, 
     (request,) = requests.list_requests(LABELER, space)
     assert request.test_set.labels_needed == session.meter.plan.labels
     shown = session.meter.status(generation=1)
-    assert (shown.steps_left, shown.steps_expected, shown.battery) == (0, 0, 0.0)
+    assert (shown.steps_left, shown.battery) == (0, 0.0)
     assert [signal.answer for signal in shown.signals] == [told.answer]
     assert session.submit(0, 0, model="a").repeated
     with pytest.raises(Spent, match="fresh labels are needed"):
@@ -289,7 +289,7 @@ def test_nothing_is_released_while_the_journal_does_not_say_that_it_was_retired(
 
 def test_a_test_set_keeps_its_count_and_the_next_one_says_what_changed(tmp_path: Path) -> None:
     """As in a meter made before: its test set in use was planned by counting all histories."""
-    spec = small_spec(count="consistent", signals=4, edges=[0.1, 0.65, 0.7], elastic=True)
+    spec = small_spec(count="consistent", signals=4, edges=[0.1, 0.65, 0.7])
     every = spec.replace(count="all")
     session = make_session(tmp_path, spec, size=required_labels(every).labels)
     space = session.meter.workspace

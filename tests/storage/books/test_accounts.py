@@ -31,7 +31,7 @@ def folded(tenant: int, steps: int) -> Folded:
     return Folded(Account(tenant, steps, State(top=2)), steps)
 
 
-@pytest.mark.parametrize("options", [{}, {"elastic": True}, {"protocol": "incremental"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"protocol": "incremental"}], ids=str)
 def test_an_account_comes_back_to_the_last_bit(store: Store, options: dict[str, object]) -> None:
     spec = MeterSpec.uniform(signals=3, tolerance=0.2, steps=20, delta=0.1, **options)  # type: ignore[arg-type]
     ledger = Ledger(spec, required_labels(spec).labels)

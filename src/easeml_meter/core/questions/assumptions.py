@@ -85,11 +85,6 @@ def gap_assumptions(spec: MeterSpec) -> tuple[str, ...]:
         )
     if spec.memory is not None:
         found.append(f"each model depends on at most the last {spec.memory} answers (about people)")
-    if spec.elastic:
-        found.append(
-            "how the elastic budget weighs histories of answers is fixed before a label is seen, "
-            "and refusals depend on the answers only"
-        )
     found.append(sessions_words(spec))
     if spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1:
         found.append("once the meter has climbed to a band, later models get only its tolerance")

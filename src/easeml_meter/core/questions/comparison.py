@@ -23,10 +23,10 @@ from easeml_meter.stats.rounding import as_written
 
 @dataclass(frozen=True)
 class MeterPrices:
-    """One meter's three prices; the paper does not know every meter."""
+    """One meter's three prices."""
 
     name: str
-    published: Plan | None
+    published: Plan
     consistent: Plan
     with_ceiling: Plan | None
 
@@ -142,9 +142,6 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
         )
         at_most_three = drawn.replace(ceiling=ceiling, above=_MOST_ABOVE)
         below = worst.replace(ceiling=ceiling)
-        once = (
-            f'the worst band so far; "above {ceiling:g}" once, then "unchanged", which says nothing'
-        )
         found += [
             (
                 f"ceiling {ceiling:g}",
@@ -153,7 +150,6 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
             ),
             (f"drawn {apart:g}, ceiling {ceiling:g}", at_most_three, few),
             (f"incremental, ceiling {ceiling:g}", below, f"the worst band so far; {silent}"),
-            (f"sticky, ceiling {ceiling:g}", below.replace(sticky=True), once),
         ]
     ideal = spec.replace(protocol=Protocol.INDEPENDENT)
     found.append(("no adaptivity", ideal, "that nobody acts on an answer: a limit, not a meter"))
@@ -175,12 +171,13 @@ def recommended(found: Sequence[Form]) -> Form:
     return drawn if worth else consistent
 
 
-def compare(setting: Setting, steps: int, *, most_masked: int = 10_000) -> tuple[MeterPrices, ...]:
-    """Plan every meter for the same steps and the same promise, the ideal one first.
-
-    Masked reverts, counted step by step and revert by revert, are left out beyond `most_masked`.
-    """
-    forms = (*lines(setting, steps), *_special(setting, steps, most_masked))
+def compare(setting: Setting, steps: int) -> tuple[MeterPrices, ...]:
+    """Plan every meter for the same steps and the same promise, the ideal one first."""
+    forms = lines(setting, steps)
+    if steps >= 2:
+        halves = (steps - steps // 2, steps // 2)
+        regular = dict(forms)["regular, nonuniform"]
+        forms.append(("regular, two teams", regular.replace(tenants=halves)))
     rows = [_compare_one(name, spec, setting.ceiling) for name, spec in forms]
     return tuple(sorted(rows, key=lambda row: row.consistent.labels))
 
@@ -205,24 +202,10 @@ def lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
     ]
 
 
-def _special(setting: Setting, steps: int, most_masked: int) -> list[tuple[str, MeterSpec]]:
-    """Return the meters that need more than one step or signal to differ."""
-    regular = dict(lines(setting, steps))["regular, nonuniform"]
-    found = []
-    if steps >= 2:
-        halves = (steps - steps // 2, steps // 2)
-        found.append(("regular, two teams", regular.replace(tenants=halves)))
-    if setting.signals >= 2 and 4 <= steps <= most_masked:
-        masked = regular.replace(masked_reverts=steps // 3, mask_above=1)
-        found.append((f"regular, {steps // 3} masked reverts", masked))
-    return found
-
-
 def _compare_one(name: str, spec: MeterSpec, ceiling: float | None) -> MeterPrices:
-    published = None if spec.masked_reverts else required_labels(spec.replace(published=True))
     return MeterPrices(
         name=name,
-        published=published,
+        published=required_labels(spec.replace(published=True)),
         consistent=required_labels(spec),
         with_ceiling=None if ceiling is None else required_labels(spec.replace(ceiling=ceiling)),
     )

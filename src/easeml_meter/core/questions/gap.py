@@ -80,8 +80,6 @@ class GapQuestion(Question):
             "above the ceiling": spec.ceiling is not None and spec.floor is None,
             "too spread": spec.variance_ceiling is not None,
             TOO_FEW: spec.may_be_too_few,
-            "unchanged": spec.sticky,
-            "reverted": spec.masked_reverts > 0,
             "no reading": spec.may_fail,
         }
         return (*bands, *(answer for answer, can_come in instead.items() if can_come))
@@ -156,9 +154,6 @@ class GapQuestion(Question):
         if plan.top_up is not None:
             later = "{more_labels:,} {unit} more, {labels:,} in all, for {steps:,} steps more"
             found["top-up"] = later.format(**plan.top_up, unit=spec.unit)
-        if plan.elastic is not None:
-            both = "{labels:,} {unit}, {plain_labels:,} for the plain meter"
-            found["elastic"] = both.format(**plan.elastic, unit=spec.unit)
         if spec.rows is not None:
             found["rows to draw"] = f"{spec.rows:,}"
         for name, size in spec.stratum_rows(plan.labels).items():
@@ -178,15 +173,11 @@ class GapQuestion(Question):
         return found
 
     def together(self, steps: int) -> str:
-        """Say which steps share the probability: a top-up has more of them, an elastic budget."""
+        """Say which steps share the probability: a top-up has more of them."""
         spec = self.spec
         if spec.top_up is not None:
             first = "its one step" if steps == 1 else f"all {steps:,} steps"
             return f"in {first} and {spec.top_up:,} more after the top-up together"
-        if spec.elastic:
-            promised = "1 is" if steps == 1 else f"{steps:,} are"
-            more = "more if the answers are predictable"
-            return f"in all steps together ({promised} promised, {more})"
         return super().together(steps)
 
     @property
@@ -224,8 +215,6 @@ class GapQuestion(Question):
             excuse += f' (or is reported as "too spread": losses that vary more than {spread})'
         if spec.may_be_too_few:
             excuse += TOO_FEW_EXCUSED
-        if spec.sticky:
-            excuse += ' (or is reported as "unchanged", which promises nothing)'
         # A running maximum may be another model's band: its lower edge says nothing of this one.
         edges = (
             "is at most the upper edge of the reported band plus that tolerance"
@@ -255,7 +244,7 @@ class GapQuestion(Question):
     @property
     def fewest_steps(self) -> int:
         """The steps that are reverted are among them."""
-        return max([1, self.spec.masked_reverts + 1, *self.spec.reverts])
+        return max([1, *self.spec.reverts])
 
     def log_models(self, steps: int) -> float:
         """Count the histories that the meter's rules leave."""
@@ -358,8 +347,6 @@ class GapQuestion(Question):
             "floor": spec.floor,
             "variance_ceiling": spec.variance_ceiling,
             "above": spec.above,
-            "sticky": spec.sticky,
-            "elastic": plan.elastic,
             "top_up": plan.top_up,
             "strata": spec.stratum_rows(plan.labels) if spec.stratified else None,
         }

@@ -41,14 +41,11 @@ class Budget:
     """How many test sets in a row delta is for."""
     stages: int = 1
     """How many test sets share what is there for one: two, if the second is the first and more."""
-    share: float = 1.0
-    """The part that stands behind the steps; an elastic budget lends the rest to further ones."""
 
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Self:
         """Return the budget of a meter."""
-        share = spec.mixture[0] if spec.elastic else 1.0
-        return cls(spec.steps, spec.delta, spec.tries, spec.sessions, spec.stages, share)
+        return cls(spec.steps, spec.delta, spec.tries, spec.sessions, spec.stages)
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, at_least=1)
@@ -67,7 +64,7 @@ class Budget:
     @property
     def nats(self) -> float:
         """The negative logarithm of what one try may use of it."""
-        return -math.log(self.delta / (self.sessions * self.tries * self.stages) * self.share)
+        return -math.log(self.delta / (self.sessions * self.tries * self.stages))
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,14 +148,6 @@ class Plan(Shown):
         if tries > 1 and self.meter is None:
             found.append(f"sealing is tried at most {tries:,} times")
         return tuple(dict.fromkeys(found))  # questions of one meter repeat each other
-
-    @property
-    def elastic(self) -> dict[str, int] | None:
-        """Labels for the promised steps with the elastic budget and without; None if plain."""
-        if self.meter is None or not self.meter.elastic:
-            return None
-        plain = plan_of(self.meter.replace(elastic=False))
-        return {"labels": plan_of(self.meter).labels, "plain_labels": plain.labels}
 
     @property
     def top_up(self) -> dict[str, int] | None:

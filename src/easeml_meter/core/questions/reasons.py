@@ -127,7 +127,7 @@ def _changes(spec: MeterSpec) -> Iterator[tuple[str, dict[str, Any], str]]:
         )
         named = ", ".join(f"{edge:g}" for edge in edges)
         yield f"edges {named}", {"bands": plain.bands}, "bands at least two tolerances wide"
-    if spec.steps > 1 and not (spec.tenants or spec.reverts or spec.masked_reverts):
+    if spec.steps > 1 and not (spec.tenants or spec.reverts):
         half = spec.steps // 2
         fewer = "fewer" if spec.steps % 2 else "half as many"
         yield f"steps {half}", {"steps": half}, f"{fewer} answers from a test set"

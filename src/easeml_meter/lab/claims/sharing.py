@@ -11,7 +11,6 @@ from easeml_meter.lab.curves import (
     INCREMENTAL_NONUNIFORM,
     INCREMENTAL_TENANTS,
     INCREMENTAL_TRAVEL,
-    REGULAR_MASKED,
     REGULAR_NONUNIFORM,
     REGULAR_TENANTS,
     REGULAR_TRAVEL,
@@ -161,26 +160,18 @@ def _incremental_travel_gains_nothing() -> ClaimFinding:
 
 
 def _reverts_may_follow_signals() -> ClaimFinding:
-    """Ask for no trust: let the meter itself revert bad signals, and never tell them."""
+    """Grade it by reverts that are fixed in advance, as the paper counts them."""
     plain = labels(REGULAR_NONUNIFORM, HEADLINE, CurveForm.TIGHTENED)
-    budgets = range(1, 10)
-    fixed, masked = (
-        {b: labels(meter, Case(10, reverts=b), CurveForm.TIGHTENED) for b in budgets}
-        for meter in (REGULAR_TRAVEL, REGULAR_MASKED)
-    )
-    listed = " and ".join(f"{masked[b]:,} instead of {fixed[b]:,} at B = {b}" for b in (3, 9))
+    fixed = {
+        b: labels(REGULAR_TRAVEL, Case(10, reverts=b), CurveForm.TIGHTENED) for b in range(1, 11)
+    }
+    listed = " and ".join(f"{fixed[b]:,} instead of {plain:,} at B = {b}" for b in (3, 9))
     found = (
-        f"T = 10, tightened: a schedule fixed in advance is needed. Where the meter reverts every "
-        f"signal above 1 and tells no more than that, {listed}; where the signal is told first and "
-        f"the developer then decides, {plain:,} as without time travel"
+        f"T = 10, tightened, by a schedule fixed in advance: {listed}; where the signal is told "
+        f"first and the developer then decides, {plain:,} as without time travel"
     )
-    return ClaimFinding(
-        graded(
-            all(masked[b] <= fixed[b] for b in budgets),
-            all(close(masked[b], fixed[b]) for b in budgets),
-        ),
-        found,
-    )
+    saves = [size < plain for size in fixed.values()]
+    return ClaimFinding(graded(all(saves), any(saves)), found)
 
 
 TIME_TRAVEL = (

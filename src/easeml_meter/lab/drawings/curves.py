@@ -16,7 +16,6 @@ COLOURS = {
     "Regular, Nonuniform": ORANGE,
     "Regular, Two Tenants": RED,
     "Regular, Time Travel": RED,
-    "Regular, Masked Reverts": PURPLE,
     "Incremental Meter": BLUE,
     "Incremental, Nonuniform": GREEN,
     "Incremental, Two Tenants": BLUE,

@@ -17,8 +17,6 @@ from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
 from easeml_meter.spec import METERS
 from easeml_meter.vault.draws import Draws
 
-PATIENCE = 5
-"""Nobody submits more than this many times the promised steps, even if an elastic budget lasts."""
 _SLACK = 1e-9
 """A distance counts as beyond the tolerance only if it is so by more than rounding explains."""
 
@@ -61,8 +59,7 @@ class TreeNode:
             account, later = Account(tenant=later[0]), later[1:]
         self.ledger, self.account, self.later, self.earlier = ledger, account, later, earlier
         self.state = account.state
-        patient = account.steps < PATIENCE * ledger.promised(account.tenant)
-        self.open = (patient or not ledger.spec.elastic) and ledger.may_submit(account)
+        self.open = ledger.may_submit(account)
 
     def after(self, answer: int) -> TreeNode:
         """Return the place once this was told."""
@@ -82,10 +79,7 @@ class TreeNode:
             return True
         if self.ledger.steps_left(self.account) > 1 and self.ledger.spec.above is not None:
             return self.after(ABOVE_CEILING).open
-        if not self.ledger.spec.elastic:
-            return self.ledger.steps_left(self.account) > 1
-        answers = self.ledger.rules.answers(self.state)
-        return all(self.after(answer).open for answer in answers)
+        return self.ledger.steps_left(self.account) > 1
 
 
 class Arena:

@@ -48,8 +48,6 @@ class Developer:
     """Whether tenants hand their checkpoints on without a word."""
     hands_over: bool = False
     """Whether isolated tenants pool what they learnt by a hand-over that the meter knows of."""
-    rare: float = 0.5
-    """The share of unusual answers it asks for."""
     crashes: bool = False
     """Whether its models fail on purpose."""
     guesses: bool = False
@@ -59,7 +57,7 @@ class Developer:
 
     def at_home(self, spec: MeterSpec) -> bool:
         """Whether a meter has what this developer makes use of; else it is another's twin."""
-        if self.hands_over and (spec.handover or spec.elastic):
+        if self.hands_over and spec.handover:
             return False
         shares = self.passes or self.hands_over
         if self.guesses and spec.drawn is None:
@@ -100,7 +98,7 @@ class Developer:
         for desk in desks:
             cells = examples(world, ledger.labels, sessions, rng)
             aim = desk.draws if self.knows else guess
-            self.play(Player(desk, cells, self.rare, aim))
+            self.play(Player(desk, cells, aim))
         first, *others = desks
         for desk in others:
             first.strain = np.maximum(first.strain, desk.strain)
@@ -122,12 +120,6 @@ _ALL = (
     ),
     Developer("majority", "majority vote of the models that scored well", voter(kept)),
     Developer("blocks", "settles the examples block by block", by_blocks),
-    Developer(
-        "frugal",
-        "as threshold, but asks for predictable answers, so that an elastic budget lasts",
-        voter(evidence),
-        rare=0.1,
-    ),
     Developer(
         "reverter", "goes back after every bad answer and tries the opposite", voter(opposite)
     ),

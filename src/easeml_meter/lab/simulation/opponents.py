@@ -67,9 +67,7 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
     unplayed = _of_bands(spec) | {
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
         "tenants": spec.tenants,
-        "elastic": spec.elastic,
         "reverts": spec.reverts,
-        "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,
         "strata": spec.stratified and spec.loss != "0-1",
         "this score": spec.corpus is not None and spec.corpus.name not in voting.PLAYED,

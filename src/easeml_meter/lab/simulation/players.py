@@ -29,14 +29,9 @@ _ask = lru_cache(maxsize=4096)(best_question)
 class Player:
     """One developer at one desk, in many sessions at once."""
 
-    def __init__(
-        self, desk: Arena, cells: Cells, rare: float = 0.5, aim: Draws | None = None
-    ) -> None:
-        """Sit down at the desk; `rare` is the share of unusual answers this developer asks for.
-
-        `aim` is what it takes for the secret of drawn edges, to aim by.
-        """
-        self.desk, self.cells, self.rare, self.aim = desk, cells, rare, aim
+    def __init__(self, desk: Arena, cells: Cells, aim: Draws | None = None) -> None:
+        """Sit down at the desk; `aim` is taken for the secret of drawn edges, to aim by."""
+        self.desk, self.cells, self.aim = desk, cells, aim
         self.world, self.rng, self.labels = cells.world, cells.rng, cells.labels
         self.asked = 0
 
@@ -129,7 +124,7 @@ class Player:
 
         In sixteenths, so that few different questions have to be worked out.
         """
-        share = self.rare
+        share = 0.5
         if self.rules.incremental:
             spec = self.desk.spec
             marches = spec.signals - account.state.top

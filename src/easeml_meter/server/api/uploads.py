@@ -1,4 +1,4 @@
-"""Uploads of sealed files: announced, sent in pieces of any size, resumed where they broke off."""
+"""Uploads of sealed files: announced, sent in pieces, resumed where they broke off."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from starlette.requests import ClientDisconnect
 
 from easeml_meter.core.model import Upload
-from easeml_meter.errors import TooLarge
-from easeml_meter.server.api.common import Given, Line, pair_of, raw
+from easeml_meter.server.api.common import Given, Line, raw
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
@@ -20,11 +18,9 @@ from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.server.parameters import Id
 from easeml_meter.service import uploads
-from easeml_meter.service.uploads import LARGEST, Inbox, Piece
+from easeml_meter.service.uploads import LARGEST, Inbox
 
 router = APIRouter(tags=["uploads"], route_class=ApiRoute)
-
-_BUFFER = 1 << 20
 
 
 class NewUpload(Given):
@@ -41,9 +37,9 @@ class UploadShown(BaseModel):
     name: str
     size: int
     offset: int
-    """Bytes from the beginning that are here, on disk: a piece that begins there is next."""
-    missing: list[Annotated[tuple[int, int], pair_of("integer")]]
-    """Where the ranges that are not here begin and end: their pieces may come at the same time."""
+    """Bytes that are here, on disk, all from the first one on: the next piece begins there."""
+    piece: int
+    """Bytes of every piece but the last."""
 
 
 async def the_inbox(space: WorkspaceHere, settings: SettingsHere) -> Inbox:
@@ -73,10 +69,9 @@ async def begin_upload(
 
 
 def _shown(inbox: Inbox, upload: Upload) -> UploadShown:
-    missing = inbox.missing(upload)
-    offset = missing[0][0] if missing else upload.size
+    offset = inbox.arrived(upload)
     return UploadShown(
-        id=upload.id, name=upload.name, size=upload.size, offset=offset, missing=missing
+        id=upload.id, name=upload.name, size=upload.size, offset=offset, piece=uploads.PIECE
     )
 
 
@@ -98,39 +93,17 @@ async def send_piece(
     upload: Id,
     offset: Annotated[int, Query(ge=0, le=LARGEST)],
 ) -> UploadShown:
-    """Send bytes from `offset` on; 409 if those are here, and which offset is next.
+    """Send the piece that begins at `offset`: 409 if one before it is missing, and which.
 
-    Pieces may be sent in any order, at the same time, and to any server of several. What arrived
-    before a connection broke is kept.
+    Pieces have one size, all but the last, and follow each other; any server of several takes the
+    next one. To send one again changes nothing.
     """
-    # Entered and left in threads: both look at the books and wait for the disk.
-    receiving = uploads.receive_piece(actor, inbox, upload, offset)
-    piece = await run_in_threadpool(receiving.__enter__)
-    try:
-        await _receive(request, piece)
-    finally:
-        await run_in_threadpool(receiving.__exit__, None, None, None)
-    return _shown(inbox, piece.upload)
+    content = b"".join([data async for data in streamed(request, uploads.PIECE)])
 
+    def receive() -> UploadShown:
+        return _shown(inbox, uploads.receive_piece(actor, inbox, upload, offset, content))
 
-async def _receive(request: Request, piece: Piece) -> None:
-    """Write in the background what came together meanwhile: little memory, few threads."""
-    waiting = bytearray()
-    left = piece.left
-    try:
-        # A little more than is missing may come, so that the line below says what is wrong, and
-        # not the one about any body that is too large.
-        async for data in streamed(request, left + _BUFFER, held=2 * _BUFFER):
-            waiting += data
-            left -= len(data)
-            if left < 0:
-                raise TooLarge("upload: more bytes than are missing there")
-            if len(waiting) >= _BUFFER:
-                await run_in_threadpool(piece.write, bytes(waiting))
-                waiting.clear()
-    except ClientDisconnect:
-        pass  # nobody hears the answer; what arrived stays
-    await run_in_threadpool(piece.write, bytes(waiting))
+    return await run_in_threadpool(receive)
 
 
 @router.delete("/meters/{meter}/uploads/{upload}", status_code=204, responses=answers(404))

@@ -65,11 +65,9 @@ DEFAULTS = {
     "above": "",
     "loss": "0-1",
     "variance_ceiling": "",
-    "sticky": "",
     "tenants": "",
     "handover": "",
     "models": "",
-    "elastic": "",
     "clusters": "",
     "price": "",
 }
@@ -79,10 +77,9 @@ WANTS = {
     "tolerance": "how exact my labels can be",
 }
 """What can be asked; the other two are given."""
-_CHOICES = ("sticky", "handover", "models", "elastic", "clusters")
+_CHOICES = ("handover", "models", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
 _MORE = "meter plan takes more"
-_MOST_MASKED = 300
 _MOST_LABELS = 10**8
 _LONGEST = 300
 
@@ -141,7 +138,7 @@ class PlannerAnswer:
     def baseline(self) -> int:
         """Labels that a fresh test set for every step needs, as published."""
         row = next(row for row in self.rows if row.name.startswith("resampling"))
-        return (row.published or row.consistent).labels
+        return row.published.labels
 
 
 @router.get("/planner")
@@ -285,7 +282,7 @@ def formed(setting: Setting, steps: int) -> tuple[Form, ...]:
 @lru_cache(maxsize=500)
 def compared(setting: Setting, steps: int) -> tuple[MeterPrices, ...]:
     """Plan all meters."""
-    return compare(setting, steps, most_masked=_MOST_MASKED)
+    return compare(setting, steps)
 
 
 @lru_cache(maxsize=500)

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from easeml_meter.core.history import Folded
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import State
-from easeml_meter.stats.priors import Code
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.exchange import Query
 from easeml_meter.storage.books.repository import Repository, columns_of
@@ -76,11 +75,8 @@ def _complete() -> sa.Select[Any]:
 
 def _written(folded: Folded) -> dict[str, Any]:
     account = folded.account
-    # Pairs, since JSON would make text of the symbols that a dictionary is keyed by.
-    code = columns_of(account.code) | {"seen": list(account.code.seen.items())}
-    return {"steps": account.steps, "state": columns_of(account.state), "code": code}
+    return {"steps": account.steps, "state": columns_of(account.state)}
 
 
 def _read(tenant: int, step: int, row: dict[str, Any]) -> Folded:
-    code = Code(**(row["code"] | {"seen": dict(row["code"]["seen"])}))
-    return Folded(Account(tenant, row["steps"], State(**row["state"]), code), step)
+    return Folded(Account(tenant, row["steps"], State(**row["state"])), step)
