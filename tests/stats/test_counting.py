@@ -119,35 +119,32 @@ def counted(given: MeterSpec) -> tuple[int, ...]:
 
 
 SIZES = [(signals, steps) for signals in range(1, 5) for steps in range(1, 6)]
-CEILINGS = [pytest.param(None, id="no ceiling"), pytest.param(0.1, id="ceiling")]
-sizes = pytest.mark.parametrize(("signals", "steps"), SIZES)
-ceilings = pytest.mark.parametrize("ceiling", CEILINGS)
+RULES: dict[str, Rule] = {"regular": regular, "incremental": incremental}
+protocols = pytest.mark.parametrize("protocol", RULES)
+ceilings = pytest.mark.parametrize("ceiling", [None, 0.1], ids=["no ceiling", "ceiling"])
 
 
-@sizes
+@protocols
 @ceilings
-def test_regular(signals: int, steps: int, ceiling: float | None) -> None:
-    happening = runs(regular, signals, steps, ceiling=ceiling is not None)
-    expected = models_by_level(happening, signals, everything)
-    assert counted(spec(signals, steps, ceiling=ceiling)) == expected
+def test_a_model_for_all_that_was_told_or_for_what_is_remembered(
+    protocol: str, ceiling: float | None
+) -> None:
+    for signals, steps in SIZES:
+        happening = list(runs(RULES[protocol], signals, steps, ceiling=ceiling is not None))
+        given = spec(signals, steps, ceiling=ceiling, protocol=protocol)
+        assert counted(given) == models_by_level(happening, signals, everything)
+        for memory in (0, 1, 2, 3, 9):
+            expected = models_by_level(happening, signals, last(memory))
+            assert counted(given.replace(memory=memory)) == expected, (signals, steps, memory)
 
 
-@sizes
-@ceilings
-def test_incremental(signals: int, steps: int, ceiling: float | None) -> None:
-    happening = runs(incremental, signals, steps, ceiling=ceiling is not None)
-    expected = models_by_level(happening, signals, everything)
-    given = spec(signals, steps, ceiling=ceiling, protocol="incremental")
-    assert counted(given) == expected
-
-
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@protocols
 @pytest.mark.parametrize(("signals", "steps"), [(1, 4), (2, 4), (3, 4), (4, 3)])
 @ceilings
 def test_a_loss_of_ones_own_may_fail_and_that_is_an_answer(
     signals: int, steps: int, ceiling: float | None, protocol: str
 ) -> None:
-    rule = {"regular": regular, "incremental": incremental}[protocol]
+    rule = RULES[protocol]
     happening = runs(rule, signals, steps, ceiling=ceiling is not None, may_fail=True)
     expected = models_by_level(happening, signals, everything)
     given = spec(signals, steps, ceiling=ceiling, protocol=protocol, loss="losses.py:mine")
@@ -197,21 +194,6 @@ def test_resets_show_exactly_the_sequences_with_that_many_descents(resets: int) 
     assert shown == few_descents
 
 
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
-@pytest.mark.parametrize("memory", [0, 1, 2, 3, 9])
-@sizes
-@ceilings
-def test_memory(
-    signals: int, steps: int, ceiling: float | None, protocol: str, memory: int
-) -> None:
-    rule = {"regular": regular, "incremental": incremental}[protocol]
-    happening = runs(rule, signals, steps, ceiling=ceiling is not None)
-    expected = models_by_level(happening, signals, last(memory))
-    assert counted(spec(signals, steps, ceiling=ceiling, protocol=protocol, memory=memory)) == (
-        expected
-    )
-
-
 def schedules(steps: int) -> list[tuple[int, ...]]:
     every = range(1, steps + 1)
     return [s for size in range(1, steps + 1) for s in itertools.combinations(every, size)]
@@ -230,11 +212,11 @@ def undo(rule: Rule, schedule: Sequence[int]) -> Rule:
     return with_undone
 
 
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@protocols
 @pytest.mark.parametrize(("signals", "steps"), [(1, 4), (2, 4), (3, 3), (4, 3), (3, 4)])
 @ceilings
 def test_fixed_reverts(signals: int, steps: int, ceiling: float | None, protocol: str) -> None:
-    rule = {"regular": regular, "incremental": incremental}[protocol]
+    rule = RULES[protocol]
     for schedule in schedules(steps):
         happening = runs(undo(rule, schedule), signals, steps, ceiling=ceiling is not None)
         expected = models_by_level(happening, signals, all_but(schedule))
@@ -253,18 +235,17 @@ def pairs_by_signal(
     return tuple(sum(answer == k for _, answer in pairs) for k in range(signals))
 
 
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
-@sizes
-def test_published_pairs(signals: int, steps: int, protocol: str) -> None:
-    rule = {"regular": regular, "incremental": incremental}[protocol]
-    expected = pairs_by_signal(runs(rule, signals, steps), signals, everything)
-    assert counted(spec(signals, steps, protocol=protocol, published=True)) == expected
+@protocols
+def test_published_pairs(protocol: str) -> None:
+    for signals, steps in SIZES:
+        expected = pairs_by_signal(runs(RULES[protocol], signals, steps), signals, everything)
+        assert counted(spec(signals, steps, protocol=protocol, published=True)) == expected
 
 
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@protocols
 @pytest.mark.parametrize(("signals", "steps"), [(1, 4), (2, 4), (3, 3), (4, 3)])
 def test_published_pairs_with_fixed_reverts(signals: int, steps: int, protocol: str) -> None:
-    rule = {"regular": regular, "incremental": incremental}[protocol]
+    rule = RULES[protocol]
     for schedule in schedules(steps):
         happening = runs(undo(rule, schedule), signals, steps)
         expected = pairs_by_signal(happening, signals, all_but(schedule))
@@ -273,7 +254,7 @@ def test_published_pairs_with_fixed_reverts(signals: int, steps: int, protocol: 
 
 
 @pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@protocols
 @pytest.mark.parametrize("tenants", [(1,), (2, 3), (1, 1, 1), (4, 1)])
 def test_isolated_tenants_add_up(tenants: tuple[int, ...], protocol: str, published: bool) -> None:
     options = {"protocol": protocol, "published": published}
@@ -282,7 +263,7 @@ def test_isolated_tenants_add_up(tenants: tuple[int, ...], protocol: str, publis
     assert together == tuple(map(sum, zip(*each, strict=True)))
 
 
-@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@protocols
 def test_a_hand_over_of_checkpoints_saves_nothing(protocol: str) -> None:
     plain = counting.log_models(spec(3, 5, protocol=protocol))
     shared = spec(3, 5, protocol=protocol, tenants=(2, 3), handover=True)
