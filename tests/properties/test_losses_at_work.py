@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.workbench import Workbench, rows
 
-from easeml_meter.scoring.classes import Classes
-
 Values = list[Any]
 
 
@@ -153,20 +151,6 @@ def test_a_perfect_model_with_another_order_of_classes_is_refused(
     shown = desk.refused(2, "submit", *files)
     assert "whole numbers given for classes of unknown order ('a', 'b', 'c')" in shown
     assert desk.submit(test, validation, name="names")["band"] == 1
-
-
-def test_what_was_read_by_its_order_before_is_in_the_retrospective(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Versions before took places in the alphabetical list; their answers stay what they were."""
-    desk = Workbench(tmp_path, "parquet")
-    test, validation = ready(desk, thirds, steps=2, classes=())
-    with monkeypatch.context() as before:
-        before.setattr(Classes, "ordered", True)
-        places = ["abc".index(value) for value in test]
-        assert desk.submit(places, validation, name="places")["band"] == 1
-    assert desk.submit(test, validation, name="names")["band"] == 1
-    spend(desk, [0, 0])
 
 
 # A loss of one's own

@@ -236,16 +236,6 @@ def test_a_file_system_without_locks_keeps_journals_too(
     assert (len(files.lines("j.journal")), files.total("j.journal")) == (3, 3)
 
 
-def test_a_journal_of_an_earlier_version_in_a_bucket_goes_on() -> None:
-    """Its objects had no folders."""
-    files = open_files("memory://earlier-journal")
-    files.put("j.journal/3-abc", b"one\ntwo\nthree")
-    assert files.total("j.journal") == 3
-    files.append("j.journal", ["four"], 4)
-    assert files.total("j.journal") == 4
-    assert sorted(files.lines("j.journal")) == ["four", "one", "three", "two"]
-
-
 def test_lines_without_a_total_leave_it_unknown(files: Files) -> None:
     files.put("x", b"")
     files.append("j.journal", ["one", "two"])

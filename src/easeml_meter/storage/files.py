@@ -406,10 +406,12 @@ class RemoteFiles:
     def total(self, name: str) -> int | None:
         """Return the largest total noted; objects have no order, but totals only grow."""
         names = self.names(name)
-        if folders := [int(each) for each in names if re.fullmatch(r"\d{1,12}", each)]:
-            names += self.names(f"{name}/{max(folders)}")
-        noted = [int(each.partition("-")[0]) for each in names if re.fullmatch(r"\d+-\w+", each)]
-        return max(noted, default=None if names else 0)
+        folders = [int(each) for each in names if re.fullmatch(r"\d{1,12}", each)]
+        if not folders:
+            return None if names else 0
+        noted = self.names(f"{name}/{max(folders)}")
+        found = (int(each.partition("-")[0]) for each in noted if re.fullmatch(r"\d+-\w+", each))
+        return max(found, default=None)
 
     def under(self, folder: str) -> RemoteFiles:
         """Return the objects in a folder of these."""
