@@ -34,8 +34,6 @@ class JsonTable(TextTable):
 
     kind: ClassVar[str] = "JSON Lines"
     mixed: ClassVar[bool] = False
-    many_lines: ClassVar[bool] = False
-    """Whether one object may stand on several lines."""
 
     @classmethod
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
@@ -82,7 +80,6 @@ class JsonTable(TextTable):
                 pa.BufferReader(block.text),
                 read_options=pa.json.ReadOptions(block_size=len(block.text) + 1, use_threads=False),
                 parse_options=pa.json.ParseOptions(
-                    newlines_in_values=self.many_lines,
                     explicit_schema=None if columns is None else wanted,
                     unexpected_field_behavior="infer" if columns is None else "ignore",
                 ),
@@ -103,8 +100,7 @@ class JsonTable(TextTable):
 
     def _check_objects(self, block: Block) -> None:
         """Refuse rows that are no objects: Arrow takes null for one, or ends the process."""
-        found = _NO_OBJECT.match(block.text) if self.many_lines else _NO_OBJECT.search(block.text)
-        if found:
+        if found := _NO_OBJECT.search(block.text):
             row = block.before + 1 + block.text.count(b"\n", 0, found.start())
             raise InvalidInput(f"row {row} or later: no JSON object: write one per row")
 
