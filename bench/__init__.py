@@ -3,9 +3,8 @@
 Seconds depend on the machine, so each benchmark is judged by a ratio: our time divided by the time
 of a plain reference, measured side by side. Seconds aimed at are shown, and not judged.
 
-To add some, write a module with a function `benchmarks(*, small)` that returns a list of
-`Benchmark`, and name it in MODULES. `small` asks for sizes that run in no time: a test runs those
-to see that both sides still agree.
+To add some, write a module with a function `benchmarks()` that returns a list of `Benchmark`, and
+name it in NAMES. The server is measured by itself: `python -m bench.server`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-NAMES = ("planner", "scoring", "sealing", "server")
+NAMES = ("planner", "scoring", "sealing")
 REPEATS = 7
-MODULES = tuple(f"bench.{name}" for name in NAMES)
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,9 @@ class Timing:
         return self.agreed and self.ratio <= self.benchmark.at_most
 
 
-def all_benchmarks(*, small: bool = False) -> list[Benchmark]:
+def all_benchmarks() -> list[Benchmark]:
     """Collect the benchmarks of all modules."""
-    return [each for name in MODULES for each in import_module(name).benchmarks(small=small)]
+    return [each for name in NAMES for each in import_module(f"bench.{name}").benchmarks()]
 
 
 def measure(benchmark: Benchmark) -> Timing:

@@ -29,16 +29,12 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting, tails
 
 
-def benchmarks(*, small: bool) -> list[Benchmark]:
-    """List them; the small ones take milliseconds."""
-    many, signals = (100, 5) if small else (10**6, 50)
-    headline = _spec(steps=3, tolerance=0.1) if small else _spec(steps=10)
-    large = _spec(steps=5, tolerance=0.1) if small else _spec(steps=1000)
-    labels = 20_000 if small else 10**6
-    page = DEFAULTS | ({"tolerance": "0.1"} if small else {})
+def benchmarks() -> list[Benchmark]:
+    """List them."""
+    many, signals, labels = 10**6, 50, 10**6
+    headline, large = _spec(steps=10), _spec(steps=1000)
     published = _spec(steps=many, signals=signals, published=True)
-    most = 1_000 if small else 10**6
-    longest = _spec(steps=most).replace(bound="hoeffding")
+    longest = _spec(steps=many).replace(bound="hoeffding")
     needed = required_labels(large).labels
     return [
         Benchmark(
@@ -50,7 +46,7 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
             agree=_nearly,
         ),
         Benchmark(
-            name=f"labels, hoeffding, {most:,} steps (reference: all digits of the count)",
+            name=f"labels, hoeffding, {many:,} steps (reference: all digits of the count)",
             ours=lambda: _fresh(lambda: required_labels(longest).labels),
             reference=lambda: hoeffding_labels(longest),
             at_most=2,
@@ -81,15 +77,15 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
         ),
         Benchmark(
             name="the planner's page (reference: every number exactly)",
-            ours=lambda: _fresh(lambda: _page(page)),
-            reference=lambda: _fresh(lambda: _page_exactly(page)),
+            ours=lambda: _fresh(lambda: _page(DEFAULTS)),
+            reference=lambda: _fresh(lambda: _page_exactly(DEFAULTS)),
             at_most=0.5,
             seconds=0.1,
         ),
         Benchmark(
             name="the planner's page with a ceiling (reference: every number exactly)",
-            ours=lambda: _fresh(lambda: _page(page | {"ceiling": "0.3"})),
-            reference=lambda: _fresh(lambda: _page_exactly(page | {"ceiling": "0.3"})),
+            ours=lambda: _fresh(lambda: _page(DEFAULTS | {"ceiling": "0.3"})),
+            reference=lambda: _fresh(lambda: _page_exactly(DEFAULTS | {"ceiling": "0.3"})),
             at_most=0.5,
             seconds=0.1,
         ),

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from bench import Benchmark
 from easeml_meter.scoring.classes import Classes
@@ -27,7 +26,7 @@ from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.losses import ZeroOne
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import MapFunction, score
+from easeml_meter.scoring.score import score
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.order import OrderDigest
 
@@ -36,64 +35,35 @@ GROUP_ROWS = 1 << 20
 MOST_MEGABYTES = 600
 MOST_JOINED_MEGABYTES = 650
 
-LabelSource = Callable[[NDArray[Any], Path], Callable[[], Iterable[Any]]]
-"""From labels and a folder to write into: what gives the label groups, anew for each scoring."""
+SIZES = (10**5, 10**6, 10**7)
+JOINED = 5 * 10**6
 
 
-def in_memory(labels: NDArray[Any], folder: Path) -> Callable[[], Iterable[Any]]:
-    """Keep the labels in an array."""
-    return lambda: (labels[at : at + GROUP_ROWS] for at in range(0, len(labels), GROUP_ROWS))
-
-
-def in_parquet(labels: NDArray[Any], folder: Path) -> Callable[[], Iterable[Any]]:
-    """Keep the labels in a plain Parquet file, read row group by row group."""
-    path = folder / f"labels-{len(labels)}.parquet"
-    pq.write_table(pa.table({"label": labels}), path, row_group_size=GROUP_ROWS)
-
-    def groups() -> Iterable[Any]:
-        with pq.ParquetFile(path) as file:
-            for group in range(file.num_row_groups):
-                yield file.read_row_group(group).column(0)
-
-    return groups
-
-
-SOURCES: dict[str, LabelSource] = {"array": in_memory, "Parquet": in_parquet}
-
-
-def benchmarks(*, small: bool) -> list[Benchmark]:
-    """List them; the small ones take milliseconds."""
-    sizes = (1000,) if small else (10**5, 10**6, 10**7)
-    folder = _folder()
-    timed = [
-        scoring(rows, folder, f"labels in {name}", source)
-        for rows in sizes
-        for name, source in SOURCES.items()
-    ]
-    path, _ = written(sizes[-1], folder)
+def benchmarks() -> list[Benchmark]:
+    """List them."""
     memory = Benchmark(
-        name=f"score {sizes[-1]:,} rows, as a process, within {MOST_MEGABYTES} MB",
-        ours=lambda: in_a_process("errors", path) <= MOST_MEGABYTES,
-        reference=lambda: in_a_process("plain_errors", path) > 0,
+        name=f"score {SIZES[-1]:,} rows, as a process, within {MOST_MEGABYTES} MB",
+        ours=lambda: in_a_process("errors", written(SIZES[-1])) <= MOST_MEGABYTES,
+        reference=lambda: in_a_process("plain_errors", written(SIZES[-1])) > 0,
         at_most=2.5,
     )
-    return [*timed, memory, *joining(1000 if small else 5 * 10**6, folder)]
+    return [*map(scoring, SIZES), memory, *joining(JOINED)]
 
 
-def joining(rows: int, folder: Path) -> list[Benchmark]:
+def joining(rows: int) -> list[Benchmark]:
     """Compare joining ids, in order and shuffled, with reading them; and watch the memory."""
     found = []
     for order, at_most in (("in order", 3.0), ("shuffled", 8.0)):
-        path = with_ids(rows, folder, shuffled=order == "shuffled")
+        path = with_ids(rows, shuffled=order == "shuffled")
         found.append(
             Benchmark(
                 name=f"join {rows:,} rows by ids {order}",
                 ours=partial(joined, path),
                 reference=partial(read, path),
-                at_most=at_most if rows >= 10**6 else math.inf,
+                at_most=at_most,
             )
         )
-    path = with_ids(rows, folder, shuffled=True)
+    path = with_ids(rows, shuffled=True)
     memory = Benchmark(
         name=f"join {rows:,} shuffled rows, as a process, within {MOST_JOINED_MEGABYTES} MB",
         ours=lambda: in_a_process("joined", path) <= MOST_JOINED_MEGABYTES,
@@ -124,38 +94,33 @@ def read(path: Path) -> int:
     return sum(batch.num_rows for batch in table.batches(["prediction", "id"]))
 
 
-def scoring(
-    rows: int,
-    folder: Path,
-    name: str,
-    source: LabelSource,
-    *,
-    map_function: MapFunction = map,
-) -> Benchmark:
-    """Compare both ways at one size."""
-    path, labels = written(rows, folder)
-    groups = source(labels, folder)
+def scoring(rows: int) -> Benchmark:
+    """Compare both ways at one size, with the labels in a plain Parquet file."""
+    path = written(rows)
     return Benchmark(
-        name=f"score {rows:,} rows, {name}",
-        ours=lambda: errors(path, rows, groups(), map_function),
-        reference=lambda: plain_errors(path, labels),
+        name=f"score {rows:,} rows",
+        ours=lambda: errors(path),
+        reference=lambda: plain_errors(path),
         at_most=2.5 if rows >= 10**6 else math.inf,  # below, it is about milliseconds
     )
 
 
-def errors(path: Path, rows: int, groups: Iterable[Any], map_function: MapFunction = map) -> int:
+def errors(path: Path) -> int:
     """Count the errors as the meter does, with every check."""
-    expected = Expected(rows, ZeroOne(), Classes.of(range(CLASSES)))
-    predictions = Predictions.open(path, expected=expected)
-    return int(score(predictions, groups, map_function=map_function).sums.losses)
+    with pq.ParquetFile(path.with_name(f"labels-{path.name}")) as file:
+        expected = Expected(file.metadata.num_rows, ZeroOne(), Classes.of(range(CLASSES)))
+        groups = (file.read_row_group(group).column(0) for group in range(file.num_row_groups))
+        predictions = Predictions.open(path, expected=expected)
+        return int(score(predictions, groups).sums.losses)
 
 
 # --- The plain way ---
 
 
-def plain_errors(path: Path, labels: NDArray[Any]) -> int:
-    """Read the whole file and compare."""
-    predictions = pq.read_table(path)["prediction"].to_numpy()
+def plain_errors(path: Path) -> int:
+    """Read both whole files and compare."""
+    read = (pq.read_table(each) for each in (path, path.with_name(f"labels-{path.name}")))
+    predictions, labels = (table.column(0).to_numpy() for table in read)
     return int(np.count_nonzero(predictions != labels))
 
 
@@ -163,21 +128,23 @@ def plain_errors(path: Path, labels: NDArray[Any]) -> int:
 
 
 @cache
-def written(rows: int, folder: Path) -> tuple[Path, NDArray[Any]]:
-    """Write predictions that are right nine times out of ten; give labels too."""
+def written(rows: int) -> Path:
+    """Write predictions that are right nine times out of ten, and the labels."""
     random = np.random.default_rng(rows)
     labels = random.integers(0, CLASSES, rows)
     wrong = random.random(rows) < 0.1
     predictions = np.where(wrong, random.integers(0, CLASSES, rows), labels)
-    path = folder / f"predictions-{rows}.parquet"
+    path = _folder() / f"predictions-{rows}.parquet"
     pq.write_table(pa.table({"prediction": predictions}), path)
-    return path, labels
+    labels_path = path.with_name(f"labels-{path.name}")
+    pq.write_table(pa.table({"label": labels}), labels_path, row_group_size=GROUP_ROWS)
+    return path
 
 
 @cache
-def with_ids(rows: int, folder: Path, *, shuffled: bool) -> Path:
+def with_ids(rows: int, *, shuffled: bool) -> Path:
     """Write predictions with ids, in the order of the set or in another one, and the set's ids."""
-    folder = folder / f"{rows} {'shuffled' if shuffled else 'in order'}"
+    folder = _folder() / f"{rows} {'shuffled' if shuffled else 'in order'}"
     folder.mkdir()
     random = np.random.default_rng(rows)
     ids = pc.binary_join_element_wise("row-", pa.array(np.arange(rows)).cast(pa.string()), "")
@@ -220,21 +187,9 @@ def _peak_megabytes() -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
-def _main(way: str, path: Path) -> None:
-    if way in ("joined", "read"):
-        joined(path) if way == "joined" else read(path)
-        print(_peak_megabytes())
-        return
-    labels = path.with_name(path.name.replace("predictions", "labels"))
-    with pq.ParquetFile(labels) as file:
-        rows = file.metadata.num_rows
-        groups = (file.read_row_group(group).column(0) for group in range(file.num_row_groups))
-        if way == "errors":
-            errors(path, rows, groups)
-        else:
-            plain_errors(path, np.concatenate([group.to_numpy() for group in groups]))
-    print(_peak_megabytes())
+WAYS = {"errors": errors, "plain_errors": plain_errors, "joined": joined, "read": read}
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], Path(sys.argv[2]))
+    WAYS[sys.argv[1]](Path(sys.argv[2]))
+    print(_peak_megabytes())
