@@ -3,7 +3,7 @@
 
 # Debian packages the tests need beyond Python, as PACKAGE or PACKAGE=COMMAND. With a command,
 # having that command is enough; without one, dpkg is asked. Example: bubblewrap=bwrap
-SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium curl=curl iproute2 jq=jq libatomic1 openssl=openssl postgresql=pg_virtualenv systemd=systemd-analyze
+SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium curl=curl iproute2 jq=jq libatomic1 nginx openssl=openssl postgresql=pg_virtualenv systemd=systemd-analyze
 
 BIN = .venv/bin
 PYTEST = $(BIN)/pytest -n 2
@@ -85,7 +85,7 @@ redteam: for-work ## attack a server of its own: DATABASE=postgresql, or URL= an
 integrations: for-use ## try the real tools, each in an environment of its own: TOOLS="mlflow wandb", or all
 	@sh scripts/integrations.sh $(TOOLS)
 
-manifests: ## have Kubernetes' schemas, promtool and nginx check the files of deploy
+manifests: ## have Kubernetes' schemas and promtool check the files of deploy
 	@sh scripts/manifests.sh
 
 format: for-work ## rewrite the code in the project's style

@@ -110,6 +110,8 @@ class Target:
     admin: str
     processes: tuple[int, ...] = ()
     """The server's processes, if they are on this machine."""
+    front: str = ""
+    """The address of the proxy before it; empty: the address has one."""
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="redteam-")))
     sent: int = 0
     failures: list[str] = field(default_factory=list)

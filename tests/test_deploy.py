@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from redteam.starting import NGINX, proxied
 from tests.forking import shims
 from tests.nodes import ROOT
 from tests.service.sites import make_room, make_site
@@ -101,28 +108,98 @@ def test_the_store_of_compose_lets_in_only_who_has_the_secret(tmp_path: Path) ->
     assert {*identity["actions"]} == {"Admin", "Read", "Write", "List"}
 
 
-@pytest.fixture(scope="module")
-def manifests() -> subprocess.CompletedProcess[str]:
-    """Return what `make manifests` said; it also fetches nginx."""
+@pytest.mark.verify
+def test_the_tools_that_read_these_files_take_them() -> None:
+    """Kubernetes' schemas and promtool (a test for each alert), by `make manifests`."""
     done = subprocess.run(
         ["sh", "scripts/manifests.sh"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     if done.returncode == 77:
         pytest.skip(done.stderr.strip())
-    return done
-
-
-@pytest.mark.verify
-def test_the_tools_that_read_these_files_take_them(
-    manifests: subprocess.CompletedProcess[str],
-) -> None:
-    """Kubernetes' schemas, promtool (a test for each alert) and nginx, by `make manifests`."""
-    done = manifests
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("passed for resource") == sum(
         len(list(yaml.safe_load_all(path.read_text(encoding="utf-8")))) for path in MANIFESTS
     )
-    assert "nginx takes it" in done.stdout
+
+
+HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n"
+BODY = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{"
+LITTLE = {
+    **dict.fromkeys(("client_header_timeout", "client_body_timeout", "keepalive_timeout"), "1s"),
+    "limit_conn address": "3",
+    "worker_connections": "64",
+}
+
+
+def test_nginx_takes_its_file(tmp_path: Path) -> None:
+    made = ["-keyout", str(tmp_path / "tls.key"), "-out", str(tmp_path / "tls.pem")]
+    key = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=meter", *made]
+    subprocess.run(key, check=True, capture_output=True)
+    text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    for place in ("/tmp/", "/run/secrets/"):  # noqa: S108 - a path in the container
+        text = text.replace(place, f"{tmp_path}/")
+    (tmp_path / "nginx.conf").write_text(text)
+    words = [NGINX, "-t", "-q", "-e", "stderr", "-c", str(tmp_path / "nginx.conf")]
+    assert subprocess.run(words, capture_output=True, text=True, check=False).stderr == ""
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The proxy before a server, with little time, few places and a small share of them."""
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        with proxied(tmp_path_factory.mktemp("proxy"), address, **LITTLE) as found:
+            yield found
+        server.shutdown()
+
+
+def connected(proxy: str, source: str = "127.0.0.1") -> socket.socket:
+    place = ("127.0.0.1", int(proxy.rpartition(":")[2]))
+    return socket.create_connection(place, 30, (source, 0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", [b"", HEAD, HEAD + b"\r\n", BODY])
+def test_the_proxy_ends_connections_that_say_nothing_more(proxy: str, sent: bytes) -> None:
+    """Without a head, with half of one, after an answer, and in the middle of a body."""
+    with connected(proxy) as wire:
+        wire.sendall(sent)
+        with suppress(ConnectionResetError):
+            while wire.recv(1 << 16):
+                pass
+
+
+@pytest.mark.slow
+def test_a_crowd_before_the_proxy_keeps_nobody_out(proxy: str) -> None:
+    with ExitStack() as held:
+        for number in range(200):
+            held.enter_context(connected(proxy, f"127.1.0.{number + 1}"))
+        with connected(proxy) as wire:
+            wire.sendall(HEAD + b"\r\n")
+            assert wire.recv(1 << 16).startswith(b"HTTP/1.1 204 ")
+
+
+@pytest.mark.slow
+def test_an_address_has_its_share_of_requests_under_way(proxy: str) -> None:
+    with ExitStack() as held:
+        for _ in range(3):
+            held.enter_context(connected(proxy)).sendall(BODY)
+        time.sleep(0.3)
+        with connected(proxy) as wire, connected(proxy, "127.0.0.2") as other:
+            for each in (wire, other):
+                each.sendall(HEAD + b"\r\n")
+            assert wire.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
+            assert other.recv(1 << 16).startswith(b"HTTP/1.1 204 ")
 
 
 @pytest.mark.parametrize("place", ["deploy/nginx.conf", "docs/server.md"])

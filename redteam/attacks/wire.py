@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from easeml_meter.server.settings import Settings
 from redteam import attack
-from redteam.target import Client, Ground, Target, command, hold, refused
+from redteam.target import API, Client, Ground, Target, command, hold, refused
 
 
-def connection(target: Target) -> socket.socket:
-    """Open a bare connection."""
-    found = urlsplit(target.address)
+def connection(target: Target, *, front: bool = False) -> socket.socket:
+    """Open a bare connection to the server, or to the proxy in front of it."""
+    found = urlsplit((front and target.front) or target.address)
     source = target.source()
     return socket.create_connection(
         (found.hostname or "", found.port or 80), 20, (source, 0) if source else None
@@ -101,11 +101,18 @@ def a_flood_of_requests(client: Client) -> None:
     hold(answered <= share + 1, f"{answered} of 1,200 requests are answered in {took:.1f} s")
 
 
-def open_idle(target: Target, wires: list[socket.socket], number: int, first: bytes = b"") -> None:
+def open_idle(
+    target: Target,
+    wires: list[socket.socket],
+    number: int,
+    first: bytes = b"",
+    *,
+    front: bool = True,
+) -> None:
     """Open connections that say no more than this."""
     for _ in range(number):
         with contextlib.suppress(OSError):
-            wires.append(connection(target))
+            wires.append(connection(target, front=front))
             wires[-1].sendall(first)
             target.sent += len(first)
 
@@ -119,6 +126,9 @@ def open_idle(target: Target, wires: list[socket.socket], number: int, first: by
 )
 def a_crowd(client: Client) -> str:
     """Somebody submits predictions, alone and beside 1,100 connections and 150 models."""
+    target = client.target
+    front = (target.front or target.address) + API
+    client = target.client("developer", base_url=front)
     ground = client.target.meter(steps=100)
     sleepy = [client.target.meter(models=True) for _ in range(8)]
 
@@ -201,7 +211,7 @@ def event_streams(client: Client) -> None:
     wires: list[socket.socket] = []
     try:
         before = client.target.measure()
-        open_idle(client.target, wires, 300, request.encode())
+        open_idle(client.target, wires, 300, request.encode(), front=False)
         opening = client.target.measure().since(before)
         time.sleep(5)
         cost = client.target.measure().since(before)

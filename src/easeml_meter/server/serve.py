@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import socket
@@ -10,9 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from types import FrameType
-from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,7 +18,7 @@ from easeml_meter.errors import MeterError
 from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
-from easeml_meter.server.connections import Connections, Listener, WatchedProtocol
+from easeml_meter.server.connections import StrictProtocol
 from easeml_meter.server.idempotency import forget_old_keys
 from easeml_meter.server.request_ids import Peers
 from easeml_meter.server.settings import Settings
@@ -109,9 +106,8 @@ def _serve(
     try:
         worker.prepare(site)
         app = create_app(site, settings, server=server)
-        connections = Connections(settings)
-        config = _config(app, settings, connections)
-        with _listen(settings, connections) as listening, _background(app, sender):
+        config = _config(app, settings)
+        with _listen(settings) as listening, _background(app, sender):
 
             def listens() -> None:
                 needed = new_admin_token or not admin_can_sign_in(SYSTEM, site)
@@ -123,7 +119,7 @@ def _serve(
                     link = f"{settings.public_url or address}/join#{invitation}"
                     tell(f"or choose the password of admin, once, within a day: {link}")
 
-            Server(config, app.state.stopping, listens, connections).run(sockets=[listening])
+            Server(config, app.state.stopping, listens).run(sockets=[listening])
         _LOG.info("stopped")
     finally:
         # Last: the background threads, which ended above, use the books until they are done.
@@ -153,12 +149,10 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         stopping: threading.Event,
         listening: Callable[[], None],
-        connections: Connections,
     ) -> None:
         super().__init__(config)
         self._stopping = stopping
         self._listening = listening
-        self._connections = connections
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         """Start to listen."""
@@ -169,12 +163,6 @@ class Server(uvicorn.Server):
         if self.started:
             self._listening()
 
-    async def on_tick(self, counter: int) -> bool:
-        """Do what is due every tenth of a second; return whether to stop."""
-        if counter % 10 == 0:
-            self._connections.sweep()
-        return await super().on_tick(counter)
-
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; a second signal does not wait for requests."""
         # Uvicorn's own method would raise the signal again at the end, and the process would fail.
@@ -183,11 +171,11 @@ class Server(uvicorn.Server):
         self._stopping.set()
 
 
-def _config(app: FastAPI, settings: Settings, connections: Connections) -> uvicorn.Config:
+def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         # Named, so that other libraries that happen to be installed do not replace them.
-        http=cast(type[asyncio.Protocol], partial(WatchedProtocol, connections)),
+        http=StrictProtocol,
         loop="asyncio",
         ws="none",
         ssl_certfile=settings.tls_certificate,
@@ -196,6 +184,7 @@ def _config(app: FastAPI, settings: Settings, connections: Connections) -> uvico
         proxy_headers=bool(settings.trusted_proxy),
         forwarded_allow_ips=list(settings.trusted_proxy),
         timeout_graceful_shutdown=settings.shutdown_seconds,
+        timeout_keep_alive=settings.header_seconds,
         # Uvicorn's own lines hold paths, and with them names and the secrets of links.
         log_config=None,
         access_log=False,
@@ -211,7 +200,7 @@ def _config(app: FastAPI, settings: Settings, connections: Connections) -> uvico
     return config
 
 
-def _listen(settings: Settings, connections: Connections) -> Listener:
+def _listen(settings: Settings) -> socket.socket:
     place = (settings.host, settings.port)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -219,7 +208,7 @@ def _listen(settings: Settings, connections: Connections) -> Listener:
         # asyncio does so only for sockets that name their protocol; without it an answer waits
         # up to 40 ms for the client to acknowledge its headers.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return Listener(listening, connections)
+        return listening
     except OSError as error:
         # What Python adds to the reason names the place once more.
         reason = str(error.strerror or error).partition(" (while")[0]

@@ -97,14 +97,8 @@ class Settings(BaseSettings):
     """Logins per minute from one address; 0: no limit."""
     plans_per_minute: float = Field(default=60.0, ge=0)
     """Requests per minute to the planner from one address; 0: no limit."""
-    connections: int = Field(default=1000, ge=1)
-    """Connections at once; never more than half of the files that the process may open."""
-    connections_per_address: int = Field(default=200, ge=0)
-    """Connections at once from one address that is no trusted proxy; 0: no limit."""
     header_seconds: int = Field(default=10, ge=1)
     """Longest wait for the headers of a request."""
-    body_bytes_per_second: int = Field(default=1000, ge=0)
-    """Slowest that a body may arrive, counted over header_seconds; 0: no limit."""
     metrics_public: bool = False
     """Show /metrics to everyone, without the latencies, so that the alert MeterSlow cannot fire."""
     badges: bool = False
