@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -19,12 +20,24 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.postgresql import Cluster
+from tests.storage.examples import METER
 
 from easeml_meter.errors import StorageError
 from easeml_meter.storage import jobs, migrate, schema, store
 from easeml_meter.storage.store import Store
 
-FOLDER = Path(migrate.__file__).parent / "migrations"
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "0002", "0001"
+
+def upgrade():
+    op.add_column("meters", sa.Column("color", sa.String(9)))
+    op.execute("UPDATE meters SET color = 'green', name = 'dogs'")
+    op.drop_table("guesses")
+"""
+"""A migration that changes tables and rows."""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -82,7 +95,7 @@ def test_migrations_make_the_declared_schema(empty: str) -> None:
 
 def test_head_is_the_newest_migration() -> None:
     config = Config()
-    config.set_main_option("script_location", str(FOLDER))
+    config.set_main_option("script_location", str(migrate.FOLDER))
     found = ScriptDirectory.from_config(config)
     assert found.get_heads() == [schema.HEAD]
     assert found.get_bases() == ["0001"]
@@ -131,6 +144,45 @@ def test_a_migration_cut_short_leaves_nothing_behind(empty: str, last: str) -> N
     with pytest.raises(RuntimeError, match="power cut"):
         migrate.upgrade(engine)
     assert sa.inspect(engine).get_table_names() == []
+    engine.dispose()
+
+
+def everything(engine: sa.Engine) -> dict[str, list[Any]]:
+    """Return all rows of all tables."""
+    with engine.connect() as connection:
+        found = sa.MetaData()
+        found.reflect(connection)
+        return {each.name: list(connection.execute(each.select())) for each in found.sorted_tables}
+
+
+@pytest.mark.parametrize("last", ["UPDATE meters", "DROP TABLE guesses", "UPDATE alembic_version"])
+def test_an_upgrade_cut_short_leaves_the_old_database_whole(
+    empty: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str
+) -> None:
+    opened = Store.open(empty)
+    with opened.writing() as books:
+        books.meters.add(METER)
+    opened.close()
+    folder = tmp_path / "migrations"
+    shutil.copytree(migrate.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "0002_next.py").write_text(NEXT)
+    monkeypatch.setattr(migrate, "FOLDER", folder)
+    engine = store._engine(empty)
+    before = everything(engine)
+
+    def fail(*call: Any) -> None:
+        if last in call[2]:
+            raise RuntimeError("power cut")
+
+    sa.event.listen(engine, "before_cursor_execute", fail)
+    with pytest.raises(RuntimeError, match="power cut"):
+        migrate.upgrade(engine)
+    sa.event.remove(engine, "before_cursor_execute", fail)
+    assert everything(engine) == before
+    migrate.upgrade(engine)
+    after = everything(engine)
+    assert before.keys() - after.keys() == {"guesses"}
+    assert [(row.name, row.color) for row in after["meters"]] == [("dogs", "green")]
     engine.dispose()
 
 

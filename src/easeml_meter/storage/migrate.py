@@ -11,6 +11,8 @@ from alembic.util import CommandError
 
 from easeml_meter.storage.books import BEGIN, Books
 
+FOLDER = Path(__file__).parent / "migrations"
+
 
 class UnknownVersion(Exception):
     """The database was written by a version of the program that this one does not know."""
@@ -19,7 +21,7 @@ class UnknownVersion(Exception):
 def upgrade(engine: sa.Engine) -> None:
     """Create the tables, or upgrade an older database, in one transaction."""
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(FOLDER))
     with engine.connect() as connection:
         if connection.dialect.name == "sqlite":
             connection.info[BEGIN] = "BEGIN IMMEDIATE"  # two servers may start at the same time
