@@ -61,7 +61,7 @@ def proxied(folder: Path, address: str, **instead: str) -> Iterator[str]:
     text = CONFIGURED.read_text(encoding="utf-8")
     for old, new in (
         ("/tmp/", f"{folder}/"),  # noqa: S108 - a path in the container
-        ("/dev/stdout", "off"),
+        ("/dev/stdout short", "off"),
         ("listen 8443 ssl;", f"listen 127.0.0.1:{port}; proxy_bind {PROXY};"),
         ("set $api api;", "set $api 127.0.0.1;"),
         ("$api:8080", f"$api:{address.rpartition(':')[2]}"),

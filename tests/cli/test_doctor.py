@@ -89,6 +89,14 @@ def test_tokens_travel_in_the_clear_to_other_machines_only(
     assert Settings(**given).in_the_clear is clear
 
 
+def test_tls_alone_is_no_proxy() -> None:
+    tls: dict[str, Any] = {"tls_certificate": Path("a.pem"), "tls_key": Path("a.key")}
+    found = installation(Settings(host="0.0.0.0", **tls))  # noqa: S104
+    assert (found.exposed, found.in_the_clear) == (True, False)
+    assert not installation(Settings(host="127.0.0.1", **tls)).exposed
+    assert not installation(Settings(host="0.0.0.0", trusted_proxy=("10.0.0.1",))).exposed  # noqa: S104
+
+
 @pytest.fixture
 def lived_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of a site with a meter that has both sets."""

@@ -147,7 +147,8 @@ def test_an_object_store_is_tried(place: Installation, s3_url: str) -> None:
     ("change", "verdict"),
     [
         ({"trusted_proxy": ("0.0.0.0/0",)}, Verdict.FAIL),
-        ({"in_the_clear": True}, Verdict.WARN),
+        ({"exposed": True, "in_the_clear": True}, Verdict.WARN),
+        ({"exposed": True}, Verdict.WARN),
         ({"trusted_proxy": ("10.0.0.1",)}, Verdict.WARN),
         ({"trusted_proxy": ("10.0.0.1",), "allowed_host": ("meter.example",)}, Verdict.OK),
     ],

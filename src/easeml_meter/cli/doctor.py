@@ -50,5 +50,6 @@ def installation(settings: Settings) -> Installation:
         room=settings.room,
         trusted_proxy=settings.trusted_proxy,
         allowed_host=settings.allowed_host,
+        exposed=settings.exposed,
         in_the_clear=settings.in_the_clear,
     )

@@ -215,9 +215,14 @@ class Settings(BaseSettings):
                 raise invalid(name, "", "needed with oidc_issuer: the provider has to know it")
 
     @property
+    def exposed(self) -> bool:
+        """Whether other machines reach it without a proxy."""
+        return not (is_loopback(self.host) or self.trusted_proxy)
+
+    @property
     def in_the_clear(self) -> bool:
         """Whether tokens travel unencrypted: to other machines, with neither TLS nor a proxy."""
-        return not (is_loopback(self.host) or self.tls_key or self.trusted_proxy)
+        return self.exposed and not self.tls_key
 
     @property
     def room(self) -> Room:

@@ -43,6 +43,8 @@ class Installation:
     room: Room
     trusted_proxy: tuple[str, ...] = ()
     allowed_host: tuple[str, ...] = ()
+    exposed: bool = False
+    """Whether other machines reach it without a proxy."""
     in_the_clear: bool = False
     """Whether tokens travel unencrypted to whatever address it listens on."""
 
@@ -268,6 +270,9 @@ def _proxy(installation: Installation) -> Finding:
     if installation.in_the_clear:
         remedy = "set tls_certificate and tls_key, or listen at 127.0.0.1 behind a trusted_proxy"
         return Finding("proxy", Verdict.WARN, "tokens travel in the clear", remedy)
+    if installation.exposed:
+        remedy = "listen at 127.0.0.1 behind a trusted_proxy, which ends idle and slow connections"
+        return Finding("proxy", Verdict.WARN, "it listens to others without a proxy", remedy)
     if installation.trusted_proxy and not installation.allowed_host:
         remedy = "set allowed_host to the names under which the server is reached"
         return Finding("proxy", Verdict.WARN, "requests may name any host", remedy)
