@@ -1,4 +1,4 @@
-"""The id of a request: in its log lines and trace, a header of its answer, the body of an error.
+"""The id of a request: in its log lines, a header of its answer, the body of an error.
 
 A proxy in front of the server may have given it one already. Only that of a trusted proxy is taken
 over: with anyone's, the log could be made to tell a story that did not happen.

@@ -50,37 +50,37 @@ class MailServer:
             raise invalid("starttls", False, "a password is sent over an encrypted connection only")
 
 
-Said = tuple[str, str, dict[str, str]]
-"""What the labelers of a meter are told: the meter, what the e-mail is known as, and its body."""
+Body = dict[str, str]
+"""The `subject` and the `text` of an e-mail, and what it is `about`."""
 
 
 def emails_needed(books: Books, now: datetime) -> list[Delivery]:
     """Return the e-mails that open requests and orders call for and that were not written yet."""
     meters = {meter.id: meter for meter in books.meters.all()}
     made: dict[str, Delivery] = {}
-    for meter, known_as, body in (*_of_requests(books, meters, now), *_of_orders(books, meters)):
+    for meter, body in _called_for(books, meters, now):
         for address in books.seats.addresses(meter, Role.LABELER):
             # Named by what it says to whom: nobody gets the same e-mail twice.
-            said = f"{address}\n{known_as}\n{body['about']}"
+            said = f"{address}\n{body['subject']}\n{body['about']}"
             key = hashlib.sha256(said.encode()).hexdigest()[:32]
             made[key] = Delivery.new(key, address, body, stamp(now))
     known = books.deliveries.known(made)
     return [delivery for key, delivery in made.items() if key not in known]
 
 
-def _of_requests(books: Books, meters: dict[str, MeterRecord], now: datetime) -> Iterator[Said]:
+def _called_for(
+    books: Books, meters: dict[str, MeterRecord], now: datetime
+) -> Iterator[tuple[str, Body]]:
+    """Yield what the labelers of a meter are told, whether or not they know it already."""
     for request in books.testsets.requested():
         meter = meters[request.meter]
-        yield _needed(request, meter)
+        yield meter.id, _needed(request, meter)
         if request.deadline and datetime.fromisoformat(request.deadline) - now <= NEAR:
-            yield _reminder(request, meter)
-
-
-def _of_orders(books: Books, meters: dict[str, MeterRecord]) -> Iterator[Said]:
+            yield meter.id, _reminder(request, meter)
     for test_set in books.testsets.active():
         meter = meters[test_set.meter]
         if _on_demand(meter) and (order := open_order(orders_of(books, test_set))):
-            yield _waited_for(order, meter)
+            yield meter.id, _waited_for(order, meter)
 
 
 def send(message: Delivery, mail: MailServer) -> None:
@@ -127,23 +127,21 @@ def _on_demand(meter: MeterRecord) -> bool:
     return bool(meter.settings["meter"].get("on_demand"))
 
 
-def _needed(request: TestSet, meter: MeterRecord) -> Said:
+def _needed(request: TestSet, meter: MeterRecord) -> Body:
     unit = "inputs" if _on_demand(meter) else "labels"
-    body = {
+    return {
         "subject": f"{meter.name}: {request.labels_needed:,} {unit} are needed",
         "about": f"{request.meter} {request.number}",
         "text": _text(request, meter),
     }
-    return request.meter, body["subject"], body
 
 
-def _reminder(request: TestSet, meter: MeterRecord) -> Said:
-    body = {
+def _reminder(request: TestSet, meter: MeterRecord) -> Body:
+    return {
         "subject": f"{meter.name}: the deadline for labels is near",
         "about": f"{request.meter} {request.number} {request.deadline}",
         "text": _text(request, meter),
     }
-    return request.meter, body["subject"], body
 
 
 def _text(request: TestSet, meter: MeterRecord) -> str:
@@ -158,12 +156,11 @@ def _text(request: TestSet, meter: MeterRecord) -> str:
     return "\n".join(filter(None, lines)) + "\n"
 
 
-def _waited_for(order: LabelOrder, meter: MeterRecord) -> Said:
-    body = {
+def _waited_for(order: LabelOrder, meter: MeterRecord) -> Body:
+    return {
         "subject": f"{meter.name}: a submission waits for {order.labels:,} labels",
         "about": f"{meter.id} {order.generation} {order.number}",
         "text": f"The meter {meter.name} asks for order {order.number} of test set "
         f"{order.generation}: {order.labels:,} labels.\nNothing is answered until they are here.\n"
         "See meter testset wanted and meter testset label.\n",
     }
-    return meter.id, body["subject"], body
