@@ -43,7 +43,10 @@ def answer_here(work: children.Work, *given: object, **_: object) -> tuple[Any, 
 def _sqlite_in_memory_first(address: sa.URL) -> sa.Engine:
     """Open a database that leaves it to the system when to write to the disk."""
     engine = _sqlite(address)
-    sa.event.listen(engine, "connect", lambda own, _: own.execute("PRAGMA synchronous = OFF"))
+    for first in (True, False):  # before its log is made, and after the usual settings
+        sa.event.listen(
+            engine, "connect", lambda own, _: own.execute("PRAGMA synchronous = OFF"), insert=first
+        )
     return engine
 
 
