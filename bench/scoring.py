@@ -9,7 +9,6 @@ import math
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench import Benchmark
+from bench import Benchmark, folder
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.losses import ZeroOne
@@ -134,7 +133,7 @@ def written(rows: int) -> Path:
     labels = random.integers(0, CLASSES, rows)
     wrong = random.random(rows) < 0.1
     predictions = np.where(wrong, random.integers(0, CLASSES, rows), labels)
-    path = _folder() / f"predictions-{rows}.parquet"
+    path = folder() / f"predictions-{rows}.parquet"
     pq.write_table(pa.table({"prediction": predictions}), path)
     labels_path = path.with_name(f"labels-{path.name}")
     pq.write_table(pa.table({"label": labels}), labels_path, row_group_size=GROUP_ROWS)
@@ -144,33 +143,23 @@ def written(rows: int) -> Path:
 @cache
 def with_ids(rows: int, *, shuffled: bool) -> Path:
     """Write predictions with ids, in the order of the set or in another one, and the set's ids."""
-    folder = _folder() / f"{rows} {'shuffled' if shuffled else 'in order'}"
-    folder.mkdir()
+    place = folder() / f"{rows} {'shuffled' if shuffled else 'in order'}"
+    place.mkdir()
     random = np.random.default_rng(rows)
     ids = pc.binary_join_element_wise("row-", pa.array(np.arange(rows)).cast(pa.string()), "")
     table = pa.table({"id": ids, "prediction": random.integers(0, CLASSES, rows)})
     order = OrderDigest()
     order.update(ids)
-    (folder / "order").write_text(order.hexdigest())
-    pq.write_table(table.select(["id"]), folder / "ids.parquet", row_group_size=1 << 17)
+    (place / "order").write_text(order.hexdigest())
+    pq.write_table(table.select(["id"]), place / "ids.parquet", row_group_size=1 << 17)
     if shuffled:
         table = table.take(random.permutation(rows))
-    pq.write_table(table, folder / "predictions.parquet")
-    return folder / "predictions.parquet"
+    pq.write_table(table, place / "predictions.parquet")
+    return place / "predictions.parquet"
 
 
 def _order_digest(path: Path) -> str:
     return path.with_name("order").read_text()
-
-
-@cache
-def _folder() -> Path:
-    kept = tempfile.TemporaryDirectory(prefix="bench-scoring-")
-    _KEPT.append(kept)  # removed when the interpreter ends
-    return Path(kept.name)
-
-
-_KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def in_a_process(way: str, path: Path) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench import Benchmark
+from bench import Benchmark, folder
 from easeml_meter.vault.containers import GROUP_ROWS
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import SealedTestSet, seal
@@ -57,20 +56,10 @@ def written(rows: int, kind: str) -> tuple[Path, Identity, Path]:
     texts = np.array([f"class {code}" for code in range(10)])
     labels = pa.array(texts[codes]) if kind == "text" else pa.array(codes.astype(kind))
     table = pa.table({"input": random.random(rows, dtype=np.float32), "label": labels})
-    sealed, plain = (_folder() / f"{rows}-{kind}.{end}" for end in ("sealed", "parquet"))
+    sealed, plain = (folder() / f"{rows}-{kind}.{end}" for end in ("sealed", "parquet"))
     layout: dict[str, Any] = {"use_dictionary": False, "compression": "none"}
     pq.write_table(table, plain, row_group_size=GROUP_ROWS, **layout)
     key = Identity.new()
     recipients = [key.recipient]
     seal(table, sealed, meter="bench", generation=1, label="label", recipients=recipients)
     return sealed, key, plain
-
-
-@cache
-def _folder() -> Path:
-    kept = tempfile.TemporaryDirectory(prefix="bench-sealing-")
-    _KEPT.append(kept)  # removed when the interpreter ends
-    return Path(kept.name)
-
-
-_KEPT: list[tempfile.TemporaryDirectory[str]] = []
