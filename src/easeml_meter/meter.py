@@ -35,7 +35,7 @@ from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
-from easeml_meter.service.submissions import answering, checking, noting, promoting
+from easeml_meter.service.submissions import answering, checking, promoting
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets import (
@@ -268,17 +268,22 @@ class MeterVerbs(Protocol):
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
         once: bool = False,
+        note: str = "",
+        link: str = "",
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get an answer.
 
-        `once`: the answer to an earlier model of this name is good enough.
+        `once`: the answer to an earlier model of this name is good enough. `note`, a line, and
+        `link`, to a commit or a run, are shown with the answer; a repetition keeps the first.
 
         Raises:
             What `submit_any` raises.
         """
         given = _predictions(test, validation, matching)
         with _in_python():
-            return self.submit_any(given, model=model, tenant=tenant, once=once)
+            return self.submit_any(
+                given, model=model, tenant=tenant, once=once, note=note, link=link
+            )
 
     def evaluate(
         self,
@@ -287,6 +292,8 @@ class MeterVerbs(Protocol):
         model: str,
         tenant: int | None = None,
         once: bool = False,
+        note: str = "",
+        link: str = "",
     ) -> Signal:
         """Let an estimator (anything with `predict`) predict on both sets, and submit that.
 
@@ -319,7 +326,9 @@ class MeterVerbs(Protocol):
             apart = [name for name in (given.label, given.cluster) if name]
             inputs_seen = visible.in_memory().drop_columns(apart)
             validation = predictions_of(estimator, inputs_seen, loss, given.id_column)
-        return self.submit(test, validation, model=model, tenant=tenant, once=once)
+        return self.submit(
+            test, validation, model=model, tenant=tenant, once=once, note=note, link=link
+        )
 
     def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
         """Write the validation set in use to a folder, as it was given."""
@@ -332,6 +341,8 @@ class MeterVerbs(Protocol):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
+        note: str = "",
+        link: str = "",
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`).
 
@@ -340,7 +351,7 @@ class MeterVerbs(Protocol):
 
         Raises:
             Denied: the role does not submit for this tenant, or may not report scores.
-            InvalidInput: something is wrong with the files, the name or the tenant.
+            InvalidInput: something is wrong with the files, the name, the note or the tenant.
             MeterError: the last answer is set aside for a model that is running.
             Spent: the test set has no answer left.
             TooLarge: there is no room to keep it.
@@ -423,25 +434,6 @@ class MeterVerbs(Protocol):
             InvalidInput: the meter compares no models or keeps the last one that passed by itself,
                 no model of this name has passed on the test set in use, or too many were promoted.
             WrongPhase: no test set is in use.
-        """
-
-    def note(
-        self,
-        submission: int | str,
-        text: str = "",
-        *,
-        link: str = "",
-        generation: int | None = None,
-        tenant: int | None = None,
-    ) -> int:
-        """Note something on a submission, by its step or the name of its model; return its step.
-
-        The `link` may lead to a commit or a run. Without a text and a link, the note is taken away.
-
-        Raises:
-            Denied: the role notes nothing on submissions of this tenant.
-            InvalidInput: the text is too long, the link is none, or there are too many notes.
-            NotFound: there is no such submission.
         """
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
@@ -753,9 +745,13 @@ class Meter(MeterVerbs):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
+        note: str = "",
+        link: str = "",
     ) -> Signal:
         actor, space = self._acting(tenant), self.workspace
-        return answering.answer(actor, space, submitted, model, conditions, once=once)
+        return answering.answer(
+            actor, space, submitted, model, conditions, once=once, note=note, link=link
+        )
 
     def check_any(
         self,
@@ -774,24 +770,6 @@ class Meter(MeterVerbs):
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
         return promoting.promote(self._acting(tenant), self.workspace, model).step
-
-    def note(
-        self,
-        submission: int | str,
-        text: str = "",
-        *,
-        link: str = "",
-        generation: int | None = None,
-        tenant: int | None = None,
-    ) -> int:
-        return noting.note(
-            self._acting(tenant),
-            self.workspace,
-            submission,
-            text=text,
-            link=link,
-            generation=generation,
-        ).step
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         return handovers.hand_over(self._actor, self.workspace, giver, receiver, confirm=confirm)

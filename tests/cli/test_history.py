@@ -48,21 +48,15 @@ def test_a_note_is_shown_with_its_answer(tmp_path: Path) -> None:
     desk.submit(labels, VALIDATION, name="first")
     assert "note" not in desk.ok("history")
     link = "https://example.org/c/1"
-    assert desk.json("note", "1", "deeper trees") == {"step": 1}
-    told = desk.ok("note", "first", "wider", "--link", link)
-    assert told == "noted on step 1: meter history shows it\n"
+    desk.submit(labels[::-1], VALIDATION, "--note", " wider ", "--link", link, name="second")
     shown = desk.ok("history")
     assert "note" in shown
     assert "wider" in shown
-    assert "deeper" not in shown
     (note,) = desk.json("status")["notes"]
-    assert (note["step"], note["text"], note["link"]) == (1, "wider", link)
-    assert "at most 200 characters" in desk.refused(2, "note", "1", "x" * 201)
-    assert "http:// or https://" in desk.refused(2, "note", "1", "--link", "ftp://example.org")
-    assert "give a TEXT or --link URL" in desk.refused(2, "note", "1")
-    assert "no submission of this step or name" in desk.refused(2, "note", "12345678901", "x")
-    assert desk.ok("note", "1", "").startswith("no note any more on step 1")
-    assert desk.json("status")["notes"] == []
+    assert (note["step"], note["text"], note["link"]) == (2, "wider", link)
+    files = desk.predictions(labels, VALIDATION, name="third")
+    assert "at most 200 characters" in desk.refused(2, "submit", *files, "--note", "x" * 201)
+    assert "http:// or https://" in desk.refused(2, "submit", *files, "--link", "ftp://example.org")
 
 
 def test_two_submissions_are_compared_once_the_test_set_is_released(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,9 +65,11 @@ class People:
         write_predictions(validation, VALIDATION, salt)
         return test, validation
 
-    def submit(self, labels: Labels, errors: int, *, model: str = "model") -> Signal:
+    def submit(
+        self, labels: Labels, errors: int, *, model: str = "model", **options: Any
+    ) -> Signal:
         files = self.predictions(labels, errors, salt=model)
-        return self.developer.submit(*files, model=model)
+        return self.developer.submit(*files, model=model, **options)
 
 
 def people_at(site: Live, folder: Path, prefix: str, **options: object) -> Iterator[People]:

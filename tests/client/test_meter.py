@@ -96,16 +96,16 @@ def test_inputs_submissions_and_what_was_told(people: People) -> None:
     assert (first.steps_left, first.repeated) == (3, False)
     again = people.submit(labels, 0, model="a")
     assert again == replace(first, repeated=True)
-    assert people.submit(labels, len(labels) // 5, model="b").band == 2
+    noted = {"note": "wider", "link": "https://example.org/1"}
+    assert people.submit(labels, len(labels) // 5, model="b", **noted).band == 2
     assert people.submit(labels, len(labels), model="c").band == 3
 
     view = developer.status()
     assert (view.phase, view.steps_left, len(view.signals)) == (Phase.ACTIVE, 1, 3)
     assert view == people.labeler.status(generation=1)
     assert developer.history() == (view,)
-    assert developer.note("b", "wider", link="https://example.org/1") == 2
-    (noted,) = people.labeler.status().notes
-    assert (noted.step, noted.text, noted.link) == (2, "wider", "https://example.org/1")
+    (note,) = people.labeler.status().notes
+    assert (note.step, note.text, note.link) == (2, "wider", "https://example.org/1")
     with pytest.raises(InvalidInput, match="generation: 9 given, a number from 1 to 1"):
         developer.status(generation=9)
 
@@ -393,10 +393,9 @@ def test_a_server_of_a_later_version_may_tell_more(
     labeler.add_test_set(at_server.sealed(table[5:]), ids_renumbered=True)
     assert developer.check(*at_server.predictions(labels, 0)).answer == 1
     for errors in range(4):
-        at_server.submit(labels, errors, model=f"m{errors}")
-    developer.note(1, "words")
+        at_server.submit(labels, errors, model=f"m{errors}", note=f"words {errors}")
     assert len(developer.history()) == 1
-    assert developer.status().notes[0].text == "words"
+    assert developer.status().notes[0].text == "words 0"
     assert labeler.release().is_dir()
     assert len(developer.status(generation=1).retrospective) == 4
     assert developer.differences(1, 2).rows == len(labels)

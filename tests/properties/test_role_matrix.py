@@ -75,7 +75,6 @@ METER: dict[str, Rule] = {
     "POST /submissions": Rule("DR", tenants=True, params={"model": "m"}, content=b"x"),
     "POST /submissions/check": Rule("DR", tenants=True, content=b"x"),
     "POST /submissions/promote": Rule("D", tenants=True, json={"model": "m"}),
-    "POST /submissions/note": Rule("DR", tenants=True, json={"submission": 1, "text": "x"}),
     "GET /submissions": Rule("DLR", tenants=True),
     "GET /submissions/{submission}": Rule("DLR", tenants=True),
     "GET /submissions/{submission}/events": Rule("DLR", tenants=True),

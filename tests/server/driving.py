@@ -123,6 +123,6 @@ def submit(
     """Hand in predictions with so many errors."""
     body = submission(with_errors(labels, errors), with_errors(VALIDATION, validation_errors), salt)
     params = {"model": options.pop("model", "model")}
-    if "tenant" in options:
-        params["tenant"] = str(options.pop("tenant"))
+    for name in {"tenant", "note", "link"} & set(options):
+        params[name] = str(options.pop(name))
     return developer.post(f"/meters/{meter}/submissions", params=params, content=body, **options)

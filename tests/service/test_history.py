@@ -8,7 +8,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from easeml_meter.core.views import SessionView
+from easeml_meter.core.people import Role
+from easeml_meter.core.submissions import LONGEST_LINK, LONGEST_NOTE
+from easeml_meter.core.views import SessionView, view_from_json
+from easeml_meter.errors import InvalidInput
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.audit import verify
+from easeml_meter.service.history import list_sessions
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.entries import Entries
 from easeml_meter.storage.journal import Journal
@@ -84,3 +90,98 @@ def test_the_audit_finds_an_account_changed_by_hand(session: Session) -> None:
     change(session, schema.accounts.update().where(mine), {"folded": changed})
     (problem,) = session.meter.audit().problems
     assert "the stored account of team 1 is not what its entries come to" in problem
+
+
+LINK = "https://example.org/commit/1?a=b#L3"
+
+
+def noted(session: Session, **options: Any) -> dict[int, tuple[str, str]]:
+    """Return the text and link of the notes that are shown, by step."""
+    return {each.step: (each.text, each.link) for each in session.meter.status(**options).notes}
+
+
+def test_a_note_is_shown_and_a_repetition_keeps_the_first(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    first = session.submit(1, 0, model="a", note="a tree", link=LINK)
+    session.submit(2, 0, model="b")
+    again = session.submit(1, 0, model="a", note="a forest")
+    assert (again.repeated, again.answer) == (True, first.answer)
+    assert noted(session) == {1: ("a tree", LINK)}
+    view = session.meter.status()
+    told = json.loads(json.dumps(view.to_dict()))
+    assert view_from_json(told, view.spec).notes == view.notes
+    assert session.meter.history()[0].notes == view.notes
+
+
+def test_a_note_is_no_part_of_a_submission(tmp_path: Path) -> None:
+    plain, remarked = (make_session(tmp_path / name) for name in ("plain", "noted"))
+    entries = []
+    for session, options in ((plain, {}), (remarked, {"note": "a tree", "link": LINK})):
+        session.submit(1, 0, model="a", **options)
+        space = session.meter.workspace
+        with space.reading() as books:
+            entries += books.entries.all(space.state(books).meter.id, 1)
+    assert entries[0].submission == entries[1].submission
+    assert (entries[1].note, entries[1].link) == ("a tree", LINK)
+
+
+def test_a_note_comes_back_with_the_answer_from_the_journal(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(1, 0, model="a", note="a tree", link=LINK)
+    change(session, schema.accounts.delete())
+    change(session, schema.entries.delete())
+    session.submit(2, 0, model="b")
+    assert noted(session) == {1: ("a tree", LINK)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"note": "x" * (LONGEST_NOTE + 1)},
+        {"note": "two\nlines"},
+        {"note": "\u202eturned round"},
+        {"link": "javascript:alert(1)"},
+        {"link": "//example.org/x"},
+        {"link": "https://"},
+        {"link": "https://example.org@evil.example/x"},
+        {"link": "https://example.org/ two"},
+        {"link": 'https://example.org/"onclick'},
+        {"link": "https://example.org/<b>"},
+        {"link": "https://example.org/" + "x" * LONGEST_LINK},
+    ],
+)
+def test_what_is_no_note_is_refused_and_costs_nothing(
+    tmp_path: Path, given: dict[str, str]
+) -> None:
+    session = make_session(tmp_path)
+    with pytest.raises(InvalidInput):
+        session.submit(1, 0, **given)
+    assert session.meter.status().signals == ()
+
+
+def test_the_longest_note_is_taken(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    text, link = "x" * LONGEST_NOTE, "https://a/".ljust(LONGEST_LINK, "b")
+    session.submit(1, 0, note=text, link=link)
+    assert noted(session) == {1: (text, link)}
+
+
+def test_a_team_reads_no_note_of_another(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(tenants=(2, 2)))
+    session.submit(1, 0, model="a", tenant=1, note="a secret of ours")
+    session.submit(2, 0, model="b", tenant=2)
+    space = session.meter.workspace
+    second = Actor(((Role.DEVELOPER, 2),))
+    assert noted(session, tenant=2) == {}
+    assert "secret" not in str(list_sessions(second, space))
+    assert "secret" not in str(verify(second, space))
+    assert "secret" not in str(verify(Actor(((Role.ADMIN, 0),)), space))
+    assert noted(session, tenant=1) == {1: ("a secret of ours", "")}
+
+
+def test_what_was_changed_by_hand_is_not_shown(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(1, 0, note="a tree", link=LINK)
+    change(session, schema.entries.update().values(link="javascript:x"))
+    assert noted(session) == {}
+    assert session.meter.audit().problems

@@ -26,7 +26,6 @@ _COMMANDS = {
     "submit": ("easeml_meter.cli.submissions", "Submit predictions or a model, get an answer."),
     "gate": ("easeml_meter.cli.gate", "Exit with 6 if a model was told a bad answer."),
     "promote": ("easeml_meter.cli.submissions", "Compare the next models with one that passed."),
-    "note": ("easeml_meter.cli.submissions", "Note words and a link on a submission."),
     "status": ("easeml_meter.cli.history", "The budget left, all answers so far, what to do now."),
     "history": ("easeml_meter.cli.history", "All answers, test set by test set."),
     "diff": ("easeml_meter.cli.history", "Compare two submissions on a released test set."),

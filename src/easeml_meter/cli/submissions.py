@@ -1,4 +1,4 @@
-"""`meter submit`: predictions, an ONNX model, or a command; `meter promote`, `meter note`."""
+"""`meter submit`: predictions, an ONNX model, or a command; `meter promote`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "meter submit --test PREDICTIONS --validation PREDICTIONS"
 
-_DIGITS = 10
-"""So many digits are no step, but a name."""
-
 
 @click.command(context_settings={"allow_extra_args": True})
 @click.option("--test", type=PATH, help="Predictions for the test set, with --validation.")
@@ -76,6 +73,8 @@ _DIGITS = 10
     "looking at the files.",
 )
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
+@click.option("--note", default="", metavar="TEXT", help="A line to show with the answer.")
+@click.option("--link", default="", metavar="URL", help="To a commit or a run: http or https.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
     "--seconds",
@@ -149,6 +148,8 @@ def submit(
                 tenant=tenant,
                 conditions=conditions,
                 once=options["once"],
+                note=options["note"].strip(),
+                link=options["link"].strip(),
             )
     except Untold as told:
         echo_either(as_json, told.receipt, str(told))
@@ -268,39 +269,6 @@ def promote(model: str, tenant: int | None, place: MeterPlace, as_json: bool) ->
     step = open_meter(place).promote(model, tenant=tenant)
     line = f"the next models are compared with {model}, step {step:,}"
     echo_either(as_json, {"model": model, "step": step}, line)
-
-
-@click.command()
-@click.argument("submission")
-@click.argument("text", required=False)
-@click.option("--link", default="", metavar="URL", help="To a commit or a run: http or https.")
-@click.option("--generation", type=int, help="Number of the test set. Default: the one in use.")
-@tenant_option
-@place_options
-@json_option
-def note(
-    submission: str,
-    text: str | None,
-    *,
-    link: str,
-    generation: int | None,
-    tenant: int | None,
-    place: MeterPlace,
-    as_json: bool,
-) -> None:
-    """Note TEXT, and a link, on SUBMISSION: its step, or the name of its model.
-
-    Only the newest note is shown; an empty TEXT ("") takes it away. Nothing is charged.
-    """
-    if text is None and not link:
-        raise invalid("note", "nothing", 'give a TEXT or --link URL; "" takes the note away')
-    numbered = submission.isascii() and submission.isdigit() and len(submission) < _DIGITS
-    which = int(submission) if numbered else submission
-    step = open_meter(place).note(
-        which, text or "", link=link, generation=generation, tenant=tenant
-    )
-    done = "noted on" if text or link else "no note any more on"
-    echo_either(as_json, {"step": step}, f"{done} step {step:,}: meter history shows it")
 
 
 class Interrupted(MeterError):

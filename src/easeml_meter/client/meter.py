@@ -262,12 +262,16 @@ class RemoteMeter(MeterVerbs):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
+        note: str = "",
+        link: str = "",
     ) -> Signal:
         answer = submissions.submit(
             self._connection,
             self._at("submissions"),
             submitted,
             model=model,
+            note=note,
+            link=link,
             options=({"once": True} if once else {}) | _tenant(tenant),
             tenant=_tenant(tenant),
             conditions=conditions,
@@ -303,21 +307,6 @@ class RemoteMeter(MeterVerbs):
             self._at("submissions", "promote"),
             params=_tenant(tenant),
             json={"model": model},
-        )
-        return int(found["step"])
-
-    def note(
-        self,
-        submission: int | str,
-        text: str = "",
-        *,
-        link: str = "",
-        generation: int | None = None,
-        tenant: int | None = None,
-    ) -> int:
-        asked = {"submission": submission, "text": text, "link": link, "generation": generation}
-        found = self._connection.call(
-            "POST", self._at("submissions", "note"), params=_tenant(tenant), json=asked
         )
         return int(found["step"])
 

@@ -55,6 +55,8 @@ def submit(
     submitted: Submitted,
     *,
     model: str,
+    note: str,
+    link: str,
     options: Mapping[str, Any],
     tenant: dict[str, int],
     conditions: Conditions,
@@ -68,10 +70,11 @@ def submit(
         Untold: it was answered, and the caller does not see answers.
     """
     _check_conditions(conditions)
-    Submission(submitted, model)  # what is wrong with its name
+    Submission(submitted, model, note=note, link=link)  # what is wrong with its name or note
     files = submitted.files()
     conditions.progress(SENDING, 0, 0)
-    params = {"model": model, **submitted.options(), **options}
+    noted = {name: said for name, said in (("note", note), ("link", link)) if said}
+    params = {"model": model, **noted, **submitted.options(), **options}
     try:
         # Until the server has said its id, a submission cannot be taken back.
         with _uninterrupted() as interrupts:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
@@ -19,8 +20,9 @@ from easeml_meter.core.questions.planning import (
     promise_of,
 )
 from easeml_meter.core.signals import answer_named
+from easeml_meter.core.submissions import Note
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
-from easeml_meter.errors import NotFound, Spent, WrongPhase, invalid
+from easeml_meter.errors import InvalidInput, NotFound, Spent, WrongPhase, invalid
 from easeml_meter.spec import MeterSpec
 
 
@@ -438,7 +440,21 @@ def session_view(
         submitters=tuple(
             entry.user for told in (*(each for _, each in earlier), entries) for entry in told
         ),
+        notes=tuple(
+            note
+            for told in (*(each for _, each in earlier), entries)
+            for note in _notes(spec, told)
+        ),
     )
+
+
+def _notes(spec: MeterSpec, entries: Sequence[Entry]) -> Iterator[Note]:
+    for entry in entries:
+        if entry.note or entry.link:
+            step = shown_step(spec, entry)
+            # What was changed by hand is for the audit to tell, and for no page to link to.
+            with suppress(InvalidInput):
+                yield Note(entry.generation, step, entry.note, entry.link, entry.told_at)
 
 
 def _told(

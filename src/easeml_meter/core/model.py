@@ -37,7 +37,6 @@ class Event(StrEnum):
     TOLD = "told"
     PROMOTED = "promoted"
     PROMOTION_MISSING = "promotion was missing"
-    NOTED = "noted"
     HANDED_OVER = "handed over"
     HAND_OVER_REQUESTED = "hand-over requested"
     HAND_OVER_AGREED = "hand-over agreed"
@@ -362,6 +361,10 @@ class Entry:
     """The step of the model that it was compared with; 0: with none."""
     token: str = ""
     """Id of the token it was submitted with, if that has a pace: its answers are counted."""
+    note: str = ""
+    """What its sender noted on it, for all who see the answer."""
+    link: str = ""
+    """Where that leads, such as to a commit; empty: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ TURN = "turn"
 """The option that says when it is its turn."""
 TOKEN = "token"  # noqa: S105 - the name of an option
 """The option that names the token it came with, if that has a pace."""
+NOTE, LINK = "note", "link"
+"""The options that are noted on it."""
 
 WAITS = (1, 5, 15, 60, 300, 900, 1800, 3600, 14400)
 """Seconds in the queue: the bounds between which waits are counted, for operators."""
@@ -174,13 +176,18 @@ LONGEST_LINK = 300
 _LINK = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+([/?#][!#-;=?-~]*)?")
 
 
+def check_note(text: str, link: str) -> None:
+    """Refuse a text that is no short line, and a link that leads nowhere that a page may."""
+    if len(text) > LONGEST_NOTE or not text.isprintable():
+        raise invalid("note", text[:40], f"one line of at most {LONGEST_NOTE} characters")
+    if link and not (len(link) <= LONGEST_LINK and _LINK.fullmatch(link)):
+        allowed = f"http:// or https://, without spaces, at most {LONGEST_LINK} characters"
+        raise invalid("link", link[:40], allowed)
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What a team has noted on one of its submissions.
-
-    Raises:
-        InvalidInput: the text is no short line, or the link leads nowhere that a page may.
-    """
+    """What the sender of a submission noted on it."""
 
     generation: int
     step: int
@@ -190,12 +197,7 @@ class Note:
     at: str
 
     def __post_init__(self) -> None:
-        if len(self.text) > LONGEST_NOTE or not self.text.isprintable():
-            allowed = f"one line of at most {LONGEST_NOTE} characters"
-            raise invalid("note", self.text[:40], allowed)
-        if self.link and not (len(self.link) <= LONGEST_LINK and _LINK.fullmatch(self.link)):
-            allowed = f"http:// or https://, without spaces, at most {LONGEST_LINK} characters"
-            raise invalid("link", self.link[:40], allowed)
+        check_note(self.text, self.link)
 
     @property
     def place(self) -> str:

@@ -335,7 +335,7 @@ class SessionView(Shown):
     handovers: tuple[Consequence, ...] = ()
     """Hand-overs that wait for a tenant to agree, of those that concern this history."""
     notes: tuple[Note, ...] = ()
-    """What the team has noted on these submissions, the newest note of each."""
+    """What the senders of these submissions noted on them."""
     submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 

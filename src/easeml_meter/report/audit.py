@@ -30,7 +30,6 @@ _SENTENCES = {
     Event.TOLD: "Team {tenant} got answer {step} from test set {generation}: {answer}.",
     Event.PROMOTED: "Team {tenant} promoted step {step} of test set {generation}: {model}.",
     Event.PROMOTION_MISSING: "That team {tenant} had promoted step {step} came from the journal.",
-    Event.NOTED: "Team {tenant} noted on step {step} of test set {generation}: {said}.",
     Event.HANDED_OVER: "Team {giver} handed over to team {receiver}: they share one history.",
     Event.HAND_OVER_REQUESTED: "A hand-over from team {giver} to team {receiver} was requested.",
     Event.HAND_OVER_AGREED: "A team agreed to the hand-over from team {giver} to team {receiver}.",
@@ -47,7 +46,6 @@ _HIDDEN = {
     Event.TOLD: "An answer was given.",
     Event.PROMOTED: "A model was promoted.",
     Event.PROMOTION_MISSING: "That a model was promoted came from the journal.",
-    Event.NOTED: "A note was written on a submission.",
 }
 """Where the reader may not see the details."""
 
@@ -64,9 +62,6 @@ def audit_words(link: AuditLink, names: Mapping[str, str]) -> str:
         details["user"] = shown(names.get(str(link.details["user"]), "a former user"), 60)
     if not link.details and link.event in _HIDDEN:
         return _HIDDEN[Event(link.event)]
-    if link.event == Event.NOTED:
-        parts = (str(link.details.get(name, "")) for name in ("text", "link"))
-        details["said"] = ", ".join(shown(each, 300) for each in parts if each) or "nothing more"
     if link.event in _SENTENCES:
         return _SENTENCES[Event(link.event)].format_map(details)
     said = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in details.items())

@@ -20,7 +20,6 @@ class Permission(StrEnum):
     REPORT_SCORES = "report scores"
     SEE_SIGNALS = "see answers"
     PROMOTE = "promote a model"
-    NOTE = "note something on a submission"
     SET_VALIDATION = "set the validation set"
     SEE_VALIDATION = "see the validation set"
     SEAL = "seal a test set"
@@ -51,7 +50,6 @@ _ALLOWED = {
         Permission.SUBMIT,
         Permission.SEE_SIGNALS,
         Permission.PROMOTE,
-        Permission.NOTE,
         Permission.SET_VALIDATION,
         Permission.SEE_VALIDATION,
         Permission.SEE_RELEASED,
@@ -76,7 +74,6 @@ _ALLOWED = {
     Role.RUNNER: {
         Permission.SEE_METER,
         Permission.SUBMIT,
-        Permission.NOTE,
         Permission.REPORT_SCORES,
         Permission.SEE_VALIDATION,
         Permission.SEE_TEST_INPUTS,

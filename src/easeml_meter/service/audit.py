@@ -112,8 +112,8 @@ def _agrees(entry: Entry, link: Mapping[str, Any]) -> bool:
     return all(link.get(name) in (None, getattr(entry, name)) for name in _WITNESSED)
 
 
-_WITNESSED = ("answer", "model", "submission", "first_edge", "old")
-"""What a link says of an answer, besides which one it is."""
+_WITNESSED = ("answer", "model", "submission", "first_edge", "old", "note", "link")
+"""What links and journals say of an answer, besides which one it is; links say nothing of notes."""
 
 
 def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
@@ -277,8 +277,8 @@ def _shown_to(own: set[int], link: AuditLink) -> bool:
     """Whether developers of these tenants may read a link: their own answers and hand-overs."""
     if link.event in _HAND_OVERS:
         return bool({link.details["giver"], link.details["receiver"]} & own)
-    # Only a model that passed is promoted, and only its team reads what was noted.
-    if link.event in (*_PROMOTIONS, Event.NOTED):
+    # Only a model that passed is promoted.
+    if link.event in _PROMOTIONS:
         return link.details["tenant"] in own
     return {tenant for _, tenant, _ in _answers_in(link)} <= own
 
@@ -297,7 +297,6 @@ _SAID: dict[str, dict[str, type]] = {
     Event.TOPPED_UP: {"generation": int, "rows": int},
     Event.TOLD: {"generation": int, "tenant": int, "step": int},
     **{each: {"generation": int, "tenant": int, "step": int} for each in _PROMOTIONS},
-    Event.NOTED: {"generation": int, "tenant": int, "step": int, "text": str, "link": str},
     Event.BOOKS_BEHIND: {"generation": int, "tenant_and_step": list},
     **{each: {"giver": int, "receiver": int} for each in _HAND_OVERS},
 }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.model import AuditLink, Event, TestSet
+from easeml_meter.core.model import TestSet
 from easeml_meter.core.views import SessionView
 from easeml_meter.errors import invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import session_of
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.submissions.noting import notes_on
 from easeml_meter.service.testsets.release import truths_of
 from easeml_meter.storage.books import Books
 
@@ -28,8 +25,7 @@ def show_session(actor: Actor, space: Workspace, number: int | None = None) -> S
     with space.reading() as books:
         state = space.state(books)
         test_set = state.current if number is None else _numbered(state, number)
-        noted = books.audit.of(state.meter.id, Event.NOTED)
-        return _session(actor, space, books, state, test_set, noted=noted, trail=True)
+        return _session(actor, space, books, state, test_set, trail=True)
 
 
 @needs(Permission.SEE_SIGNALS)
@@ -42,8 +38,7 @@ def list_sessions(actor: Actor, space: Workspace) -> tuple[SessionView, ...]:
     with space.reading() as books:
         state = space.state(books)
         delivered = [each for each in state.generations if each.rows is not None]
-        noted = books.audit.of(state.meter.id, Event.NOTED)
-        return tuple(_session(actor, space, books, state, each, noted=noted) for each in delivered)
+        return tuple(_session(actor, space, books, state, each) for each in delivered)
 
 
 def _session(
@@ -53,13 +48,11 @@ def _session(
     state: MeterState,
     test_set: TestSet,
     *,
-    noted: list[AuditLink],
     trail: bool = False,
 ) -> SessionView:
     tenant = state.tenant(actor.acting_for)
     truths = truths_of(space, test_set, tenant)
-    view = session_of(books, state, test_set, tenant, truths, trail=trail)
-    return replace(view, notes=notes_on(noted, view.signals, tenant))
+    return session_of(books, state, test_set, tenant, truths, trail=trail)
 
 
 def _numbered(state: MeterState, number: int) -> TestSet:

@@ -78,6 +78,8 @@ entries = sa.Table(
     sa.Column("first_edge", sa.String(32), nullable=False),
     sa.Column("old", sa.Integer, nullable=False),  # a step, or none
     sa.Column("token", sa.String(32), nullable=False),  # with a pace
+    sa.Column("note", sa.String(200), nullable=False),
+    sa.Column("link", sa.String(300), nullable=False),
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
     # An identical submission is answered from here, also after a crash that lost the answer.
     sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),

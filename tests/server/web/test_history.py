@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.server.driving import begin, submit
 from tests.server.helpers import Served
-from tests.server.web.helpers import Visitor, words
+from tests.server.web.helpers import Visitor, body_with, words
 
 
 @pytest.fixture
@@ -75,59 +75,41 @@ def test_the_file_has_every_line_and_no_formula(served: Served, meter: str) -> N
     assert Visitor(served, "stranger").get(f"/meters/{meter}/history.csv").status_code == 404
 
 
-def test_a_note_is_written_shown_found_and_taken_away(served: Served, meter: str) -> None:
-    visitor = Visitor(served, "developer")
-    form = f"/meters/{meter}/note?generation=1&step=2"
-    assert form.replace("&", "&amp;") in visitor.get(f"/meters/{meter}").text
-    assert "A note on =beta" in words(visitor.get(form))
+def test_a_note_is_shown_and_found(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
     link = "https://example.org/commit/1?a=1&b=2"
-    saved = visitor.send(form, text="=<b>deep</b> & 'tree'", link=link)
-    assert saved.status_code == 303
-    page = visitor.get(saved.headers["location"])
-    assert "The note was saved." in words(page)
-    assert "=&lt;b&gt;deep&lt;/b&gt; &amp; &#39;tree&#39;" in page.text
-    assert 'href="https://example.org/commit/1?a=1&amp;b=2" rel="noopener' in page.text
-    assert "<b>deep" not in page.text
-    assert shown(visitor.get(f"/meters/{meter}?q=DEEP").text) == ["2"]
+    visitor = Visitor(served, "developer")
+    assert 'name="note"' in visitor.get(f"/meters/{meter}").text
+    noted = {"note": " =<b>deep</b> & 'tree' ", "link": link}
+    sent = visitor.put_in(f"/meters/{meter}/submit", body_with(labels), model="net", **noted)
+    assert sent.status_code == 200
+    runner = served.client("runner")
+    answered = submit(runner, meter, labels, errors=1, model="job", note="by the night job")
+    assert "night" not in answered.text
+    page = visitor.get(f"/meters/{meter}").text
+    assert "=&lt;b&gt;deep&lt;/b&gt; &amp; &#39;tree&#39;" in page
+    assert 'href="https://example.org/commit/1?a=1&amp;b=2" rel="noopener' in page
+    assert "<b>deep" not in page
+    assert shown(visitor.get(f"/meters/{meter}?q=DEEP").text) == ["1"]
     table = list(csv.DictReader(io.StringIO(visitor.get(f"/meters/{meter}/history.csv").text)))
     assert [(row["note"], row["link"]) for row in table] == [
-        ("", ""),
+        ("by the night job", ""),
         ("'=<b>deep</b> & 'tree'", link),
-        ("", ""),
     ]
-    assert 'value="https://example.org/commit/1?a=1&amp;b=2"' in visitor.get(form).text
-    labeler = Visitor(served, "labeler").get(f"/meters/{meter}").text
-    assert "example.org/commit/1" in labeler
-    assert f"/meters/{meter}/note" not in labeler
-    gone = visitor.send(form, text="", link="")
-    assert "example.org" not in visitor.get(gone.headers["location"]).text
-
-
-def test_a_note_is_none_without_a_submission_or_by_others(served: Served, meter: str) -> None:
-    visitor = Visitor(served, "developer")
-    form = f"/meters/{meter}/note?generation=1&step="
-    for user, step, status in (
-        ("developer", 9, 404),
-        ("developer", 0, 422),
-        ("labeler", 1, 403),
-        ("stranger", 1, 404),
-    ):
-        other = Visitor(served, user)
-        assert other.get(f"{form}{step}").status_code == status, user
-        assert other.send(f"{form}{step}", text="x").status_code == status, user
-    bad = visitor.send(f"{form}1", link="javascript:alert(1)")
-    assert bad.status_code == 422
-    assert "http:// or https://" in words(bad)
-    assert served.client("developer").get(f"/meters/{meter}/status").json()["notes"] == []
-
-
-def test_a_runner_notes_its_own_submission_by_the_api(served: Served, meter: str) -> None:
-    runner = served.client("runner")
-    path = f"/meters/{meter}/submissions/note"
-    done = runner.post(path, json={"submission": "Gamma", "text": "by the night job"})
-    assert done.json() == {"model": "Gamma", "step": 3, "generation": 1}
-    assert runner.post(path, json={"submission": "alpha", "text": "x"}).status_code == 404
-    assert runner.post(path, json={"submission": 1, "text": "x"}).status_code == 404
-    assert runner.post(path, json={"submission": True, "text": "x"}).status_code == 422
+    assert "example.org/commit/1" in Visitor(served, "labeler").get(f"/meters/{meter}").text
+    assert "example.org" not in Visitor(served, "runner").get(f"/meters/{meter}").text
     notes = served.client("developer").get(f"/meters/{meter}/status").json()["notes"]
-    assert [(each["step"], each["text"]) for each in notes] == [(3, "by the night job")]
+    assert [(each["step"], each["text"]) for each in notes] == [
+        (1, "=<b>deep</b> & 'tree'"),
+        (2, "by the night job"),
+    ]
+
+
+def test_what_is_no_note_is_refused(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    bad = submit(served.client("developer"), meter, labels, link="javascript:alert(1)")
+    assert bad.status_code == 422
+    assert "http:// or https://" in bad.json()["message"]
+    assert served.client("developer").get(f"/meters/{meter}/status").json()["signals"] == []

@@ -100,7 +100,7 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
     client = served.client(f"{prefix}developer")
     now = np.concatenate([labels[batch:], LABELS[:batch]])
     body = submission(now, VALIDATION)
-    named = {"model": "second", "no_ids": "true"}
+    named = {"model": "second", "no_ids": "true", "note": "new"}
     again = client.post(f"/meters/{meter}/submissions", params=named, content=body).json()
     assert (again["generation"], again["step"]) == (2, 2)
     shown = client.get(f"/meters/{meter}/submissions/{again['id']}").json()
@@ -110,10 +110,8 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
         (again["id"], 2),
         (told.json()["id"], 1),
     ]
-    form = developer.get(f"/meters/{meter}/note?generation=2&step=2")
-    assert "second" in words(form)
-    noted = client.post(f"/meters/{meter}/submissions/note", json={"submission": 2, "text": "new"})
-    assert (noted.json()["generation"], noted.json()["step"]) == (2, 2)
+    (note,) = client.get(f"/meters/{meter}/status").json()["notes"]
+    assert (note["generation"], note["step"], note["text"]) == (2, 2, "new")
     assert "new" in words(developer.get(f"/meters/{meter}"))
 
 

@@ -82,8 +82,7 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
         given: Submitted,
         model: str,
         conditions: Conditions,
-        *,
-        once: bool,
+        **options: Any,
     ) -> Signal:
         if isinstance(given, Command) and not conditions.hopeless:
             if model in answers:
@@ -92,7 +91,7 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
             test.write_bytes(predictions(labels, given.bundle.digest))
             validation.write_bytes(predictions(VALIDATION))
             given = PredictionFiles(test, validation)
-        return original(actor, space, given, model, conditions, once=once)
+        return original(actor, space, given, model, conditions, **options)
 
     monkeypatch.setattr(queue, "answer", answer)
     return answers

@@ -45,7 +45,6 @@ from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
 from easeml_meter.service.submissions.keyed import Keyed
-from easeml_meter.service.submissions.noting import note
 from easeml_meter.service.submissions.promoting import promote
 from easeml_meter.service.submissions.queue import Accepted, Incoming, Taken
 
@@ -83,6 +82,20 @@ Once = Annotated[
         "repeat that answer at no cost, without looking at the files."
     ),
 ]
+NoteText = Annotated[
+    str,
+    Query(
+        max_length=LONGEST_NOTE,
+        description="A line shown with the answer. A repetition keeps the first.",
+    ),
+]
+NoteLink = Annotated[
+    str,
+    Query(
+        max_length=LONGEST_LINK,
+        description="Link to a commit or a run, shown with the note: http or https.",
+    ),
+]
 MatchingHere = Annotated[RowMatching, Depends(matching_of)]
 
 _SMALL = 1 << 20
@@ -111,6 +124,8 @@ class SubmissionAsked(BaseModel):
 
     model: Model
     once: Once = False
+    note: NoteText = ""
+    link: NoteLink = ""
     wait: Wait = 0
     tenant: Tenant = None
     id_column: IdColumn = ""
@@ -171,28 +186,6 @@ class Promoted(BaseModel):
 
     model: str
     step: int
-
-
-class NoteAsked(Given):
-    """A note; without `text` and `link`, the one there is taken away."""
-
-    submission: (
-        Annotated[int, Field(ge=1, le=10**9)] | Annotated[str, Field(min_length=1, max_length=200)]
-    )
-    """Its step, or the name of its model."""
-    text: Annotated[str, Field(max_length=LONGEST_NOTE)] = ""
-    link: Annotated[str, Field(max_length=LONGEST_LINK)] = ""
-    """To a commit or a run, say: http or https."""
-    generation: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Number of the test set; the one in use unless given."""
-
-
-class Noted(BaseModel):
-    """The submission that the note is on."""
-
-    model: str
-    step: int
-    generation: int
 
 
 class FileRead(BaseModel):
@@ -256,6 +249,8 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
         asked.matching,
         asked.once,
         keyed,
+        note=asked.note,
+        link=asked.link,
     )
     found = await _accepted(request, incoming)
     if isinstance(found, KeyedRequest):
@@ -311,27 +306,6 @@ async def promote_model(
         return 200, Promoted(model=entry.model, step=entry.step)
 
     return await once.answer(make, actor=actor, use_case=promote)
-
-
-@router.post(
-    "/meters/{meter}/submissions/note",
-    responses=answers(404, 409),
-    response_model=Noted,
-)
-async def note_submission(
-    actor: TenantActorHere, space: WorkspaceHere, once: OnceHere, given: NoteAsked
-) -> JSONResponse:
-    """Note a few words and a link on a submission that was answered.
-
-    The newest note is shown beside the answer, to all who see that. Runners write on their own
-    submissions.
-    """
-
-    def make() -> tuple[int, Noted]:
-        entry = note(actor, space, **given.model_dump())
-        return 200, Noted(model=entry.model, step=entry.step, generation=entry.generation)
-
-    return await once.answer(make, actor=actor, use_case=note)
 
 
 async def _accepted(request: Request, incoming: Incoming) -> Taken:

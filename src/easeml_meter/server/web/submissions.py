@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
-from easeml_meter.core.submissions import LONGEST_LINK, LONGEST_NOTE, Receipt
+from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import NotFound
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
-from easeml_meter.server.api.submissions import MatchingHere, Model
-from easeml_meter.server.parameters import FileName, Id, Tenant
+from easeml_meter.server.api.submissions import MatchingHere, Model, NoteLink, NoteText
+from easeml_meter.server.parameters import FileName, Tenant
 from easeml_meter.server.web.history import ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
-from easeml_meter.service.actor import Permission, permit
-from easeml_meter.service.submissions import checking, noting, queue
+from easeml_meter.service.actor import Permission
+from easeml_meter.service.submissions import checking, queue
 
 router = APIRouter(include_in_schema=False)
-
-NumberOf = Annotated[int, Query(ge=1, le=1_000_000_000)]
 
 
 def the_titles(test_name: FileName = "", validation_name: FileName = "") -> dict[str, str]:
@@ -42,6 +39,8 @@ async def submit(  # noqa: PLR0917
     matching: MatchingHere,
     titles: TitlesHere,
     tenant: Tenant = None,
+    note: NoteText = "",
+    link: NoteLink = "",
 ) -> Response:
     """Accept a submission, as the tar that the API takes; answer with a part of the page."""
     # Before the body is read, which may be large.
@@ -50,7 +49,16 @@ async def submit(  # noqa: PLR0917
 
     def accepted() -> Response:
         space = visit.site.space(meter)
-        found = queue.accept(actor, space, model, body, matching=matching, titles=titles)
+        found = queue.accept(
+            actor,
+            space,
+            model,
+            body,
+            matching=matching,
+            titles=titles,
+            note=note.strip(),
+            link=link.strip(),
+        )
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)
@@ -101,39 +109,6 @@ def show_submission(
     if not wants_fragment(visit.request):
         return RedirectResponse(f"/meters/{meter}?tenant={receipt.tenant}", 303)
     return _told(visit, meter, receipt, queue.signal_for(actor, space, receipt))
-
-
-@router.get("/meters/{meter}/note")
-def note_form(
-    visit: VisitHere, meter: Id, generation: NumberOf, step: NumberOf, tenant: Tenant = None
-) -> Response:
-    """Show the note on a submission, to be changed."""
-    page = MeterPage.open(visit, meter, tenant, generation)
-    permit(page.actor, noting.note)
-    session = page.session()
-    for line in session.found if session else ():
-        if (line.signal.generation, line.signal.step) == (generation, step):
-            return visit.render(
-                "note.html",
-                page=page,
-                line=line,
-                longest=(LONGEST_NOTE, LONGEST_LINK),
-                most=noting.MOST_NOTES,
-            )
-    raise NotFound(f"step {step}: test set {generation} has answered no such submission")
-
-
-@router.post("/meters/{meter}/note")
-def write_note(
-    visit: VisitHere, meter: Id, generation: NumberOf, step: NumberOf, tenant: Tenant = None
-) -> Response:
-    """Write a note on a submission."""
-    text, link = (visit.form.get(name, "").strip() for name in ("text", "link"))
-    actor, space = visit.at(meter, tenant), visit.site.space(meter)
-    entry = noting.note(actor, space, step, text=text, link=link, generation=generation)
-    message = "The note was saved." if text or link else "The note was taken away."
-    here = f"/meters/{meter}?tenant={entry.tenant}&generation={generation}"
-    return visit.redirect(here, message)
 
 
 @router.post("/meters/{meter}/submissions/{submission}/cancel")

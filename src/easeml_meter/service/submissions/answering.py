@@ -20,6 +20,7 @@ from easeml_meter.core.history import MeterState, signal_of
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
+from easeml_meter.core.submissions import check_note
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError, to_keep
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -90,15 +91,25 @@ class Submission:
     """Whether its sender may say how good a model is, where the loss is made of scores."""
     once: bool = False
     """Whether the answer to an earlier model of the same name is good enough."""
+    note: str = ""
+    """What its sender notes on it: no part of what it is, so a repetition keeps the first."""
+    link: str = ""
     keyed: Keyed[Signal] | None = None
     """The key that it came with, if any."""
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
+        check_note(self.note, self.link)
 
 
 def submission_of(
-    actor: Actor, submitted: Submitted, model: str, *, once: bool = False
+    actor: Actor,
+    submitted: Submitted,
+    model: str,
+    *,
+    once: bool = False,
+    note: str = "",
+    link: str = "",
 ) -> Submission:
     """Return what an actor, whose permission to submit was checked, submits for its tenant."""
     return Submission(
@@ -111,6 +122,8 @@ def submission_of(
         sees_inputs=actor.may(Permission.SEE_TEST_INPUTS),
         reports_scores=actor.may(Permission.REPORT_SCORES),
         once=once,
+        note=note,
+        link=link,
     )
 
 
@@ -123,21 +136,23 @@ def answer(
     conditions: Conditions = USUAL,
     *,
     once: bool = False,
+    note: str = "",
+    link: str = "",
 ) -> Signal:
     """Answer what the actor submits under a model's name, for the actor's tenant.
 
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
     identical submission gets the answer it got before, free of charge; `once`: one of the same
-    name, too, and its files are not looked at.
+    name, too, and its files are not looked at. `note` and `link` are shown with the answer.
 
     Raises:
         Denied: the loss is made of scores, and the actor may not report any.
-        InvalidInput: something is wrong with the files, the name, or the tenant.
+        InvalidInput: something is wrong with the files, the name, the note, or the tenant.
         Spent: the test set has no answer left.
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submission = submission_of(actor, submitted, model, once=once)
+    submission = submission_of(actor, submitted, model, once=once, note=note, link=link)
     (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome
@@ -369,6 +384,8 @@ def draft_of(submission: Submission, test_set: TestSet, validation: ValidationSe
         told_at="",
         user=submission.user,
         token=submission.token,
+        note=submission.note,
+        link=submission.link,
     )
     return Draft(entry, once=submission.once, pace=submission.pace)
 

@@ -21,6 +21,8 @@ from easeml_meter.core.history import shown_step
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import (
+    LINK,
+    NOTE,
     TOKEN,
     TURN,
     WAITS,
@@ -94,6 +96,8 @@ class Incoming:
     """The key that it came with, if any."""
     titles: Mapping[str, str] = field(default_factory=lambda: NO_TITLES)
     """What its sender calls the files."""
+    note: str = ""
+    link: str = ""
 
     def accepted(self, signal: Signal) -> Accepted:
         """Return what its sender gets for an answer."""
@@ -117,11 +121,13 @@ def accept(
     matching: RowMatching = BY_IDS,
     once: bool = False,
     titles: Mapping[str, str] = NO_TITLES,
+    note: str = "",
+    link: str = "",
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
     `once`: if a model of that name was answered before, that is the answer. `titles`: what its
-    sender calls the files.
+    sender calls the files. `note` and `link` are shown with the answer.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -133,7 +139,9 @@ def accept(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(actor, space, model, body, matching, once, titles=titles)
+    incoming = Incoming(
+        actor, space, model, body, matching, once, titles=titles, note=note, link=link
+    )
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
@@ -167,7 +175,14 @@ def _received(incoming: Incoming) -> Submission | Taken:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor, keyed = incoming.actor.granted(Permission.SUBMIT), incoming.keyed
     submitted = unpack(incoming.body, incoming.matching, incoming.space.limits, incoming.titles)
-    given = submission_of(actor, submitted, incoming.model, once=incoming.once)
+    given = submission_of(
+        actor,
+        submitted,
+        incoming.model,
+        once=incoming.once,
+        note=incoming.note,
+        link=incoming.link,
+    )
     if isinstance(submitted, PredictionFiles):
         if keyed is None:
             return given
@@ -206,6 +221,8 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
     noted = {
         "once": "true" if given.once else "",
         TOKEN: given.token,
+        NOTE: given.note,
+        LINK: given.link,
     }
     content = submitted.content()
     space.check_room(len(content))
@@ -308,7 +325,8 @@ def work(actor: Actor, site: Site, identifier: str, usual: Conditions = USUAL) -
         )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user, token=ticket.token)
         once = "once" in ticket.options
-        signal = answer(sender, space, submitted, ticket.model, conditions, once=once)
+        noted = {name: ticket.options.get(name, "") for name in (NOTE, LINK)}
+        signal = answer(sender, space, submitted, ticket.model, conditions, once=once, **noted)
     except Exception as error:
         if not _refused(space, ticket, error):
             _put_back(site, identifier)

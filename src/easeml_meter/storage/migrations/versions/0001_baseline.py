@@ -65,6 +65,8 @@ def upgrade() -> None:
         sa.Column("first_edge", sa.String(32), nullable=False),
         sa.Column("old", sa.Integer, nullable=False),
         sa.Column("token", sa.String(32), nullable=False),
+        sa.Column("note", sa.String(200), nullable=False),
+        sa.Column("link", sa.String(300), nullable=False),
         sa.ForeignKeyConstraint(
             ["meter", "generation"], ["generations.meter", "generations.number"]
         ),
