@@ -10,7 +10,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import MeterRecord, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView
-from easeml_meter.report.next_step import StepPlace, next_step
+from easeml_meter.report.advice import StepPlace, next_step
 from easeml_meter.spec import MeterSpec
 
 STAMP = "2026-03-02T09:00:00+00:00"

@@ -1,394 +1,595 @@
 """What to do now, in plain words: by role, and by what the history really shows.
 
+One table has what is said, to whom, and the step that it calls for, which a page has a button for.
 A line that is for one role is shown to that role alone. Where the reader's role is not known, as in
 a report that is passed on, it begins with whom it is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import pairwise
 
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import LabelOrder
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.signals import (
-    ABOVE_CEILING,
-    BASELINE,
-    BELOW_FLOOR,
-    FAIL,
-    NO_READING,
-    PASS,
-    TOO_FAR,
-    TOO_FEW,
-    TOO_SPREAD,
-    Rules,
-)
+from easeml_meter.core.signals import PASS, Rules
 from easeml_meter.core.views import SessionView, Signal, band_words
 from easeml_meter.report.words import LOW_BATTERY, validation_words
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
 
-_CARRY_ON = "Carry on: the gap is in the lowest band."
-_MAY_CARRY_ON = "Carry on: as far as this answer tells, the gap may be in the lowest band."
-_NO_GAP_SEEN = "Carry on: as far as this answer tells, there may be no gap."
+Case = tuple[str, Mapping[str, object]]
+"""A key of the table, and the facts that its words name."""
 
-Line = tuple[Role | None, str]
-"""A sentence, and the role it is for; None: for everybody who sees the answers."""
+
+class StepPlace(StrEnum):
+    """Where a step is taken."""
+
+    NOWHERE = "nowhere"
+    VALIDATION = "validation"
+    SUBMIT = "submit"
+    LABELS = "labels"
+    MANAGE = "manage"
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to do now."""
+
+    title: str
+    words: str
+    place: StepPlace = StepPlace.NOWHERE
+    command: str = ""
+    """The same in a terminal."""
+
+
+_SUBMIT = "meter submit --test test.csv --validation validation.csv --model NAME"
+_REPLACE = "meter validation replace FILE --label COLUMN"
+_SEAL = "meter seal FILE --label COLUMN --out labels.sealed\nmeter testset add labels.sealed"
+_REFUSED = "Until then, submissions are refused, at no cost."
+_STEPS = {
+    "archived": NextStep(
+        "This meter is archived",
+        "It was given up before its first answer. It takes no labels and gives no answers.",
+    ),
+    "finished": NextStep("This meter is finished", "Its last planned test set is spent."),
+    "manage": NextStep(
+        "Manage this meter",
+        "Admins give seats and watch the audit trail. They see no answers.",
+        StepPlace.MANAGE,
+    ),
+    # Developers
+    "hand in": NextStep(
+        "Hand in the validation set",
+        "Every submission is measured on it, too, so it comes before the first one. It costs "
+        "no answer.",
+        StepPlace.VALIDATION,
+        "meter validation set FILE --label COLUMN",
+    ),
+    "first": NextStep(
+        "Submit a first model",
+        "The check is free. The first answer shows where you start.",
+        StepPlace.SUBMIT,
+        _SUBMIT,
+    ),
+    "another": NextStep(
+        "Submit the next model",
+        "The answers so far call for nothing else. The check is free.",
+        StepPlace.SUBMIT,
+        _SUBMIT,
+    ),
+    "by runner": NextStep(
+        "Hand your model to a runner",
+        "The test inputs are hidden from developers. A runner predicts on them and on the "
+        "validation set, and submits both; the answer is shown here.",
+    ),
+    "a model": NextStep(
+        "Submit a model",
+        "The test inputs are hidden from developers, so the model itself is sent, and runs on them "
+        "here.",
+        StepPlace.SUBMIT,
+        "meter submit --onnx model.onnx --model NAME",
+    ),
+    "replace": NextStep(
+        "Check the validation set",
+        "The answers show a gap between validation and test set. A fresh validation set costs no "
+        "answer and takes effect with the next submission.",
+        StepPlace.VALIDATION,
+        _REPLACE,
+    ),
+    "reset": NextStep(
+        "Replace the validation set",
+        "With a reset, the worst band so far starts again. Later answers then cost more.",
+        StepPlace.VALIDATION,
+        f"{_REPLACE} --reset",
+    ),
+    # Runners
+    "run": NextStep(
+        "Run a model and submit its predictions",
+        "Fetch the test inputs and the validation set, run the developers' model on both, and "
+        "submit the predictions. The developers see the answer; you do not.",
+        StepPlace.SUBMIT,
+        f"meter testset inputs --out inputs.parquet\n{_SUBMIT}",
+    ),
+    "wait for validation": NextStep(
+        "Wait for the validation set", "Developers hand it in before the first submission."
+    ),
+    # Both
+    "wait for labels": NextStep(
+        "Wait for {labels} labels",
+        "A submission waits for them, and is answered when the labelers have given them. Others "
+        "are refused until then, at no cost.",
+    ),
+    "wait for batch": NextStep(
+        "Wait for the batch of window {number}",
+        f"The labelers deliver {{labels}} labels. {_REFUSED}",
+    ),
+    "wait for top-up": NextStep(
+        "Wait for more labels in test set {before}",
+        f"The labelers deliver {{labels}} {{unit}}. {_REFUSED}",
+    ),
+    "wait for test set": NextStep(
+        "Wait for test set {number}", f"The labelers deliver {{labels}} {{unit}}. {_REFUSED}"
+    ),
+    # Labelers
+    "give labels": NextStep(
+        "Give {labels} labels",
+        "A submission waits for them. Each step asks for as many, of rows on which two models "
+        "differ and of random others.",
+        StepPlace.LABELS,
+        "meter testset wanted --out wanted.csv\nmeter testset label wanted.csv --label label",
+    ),
+    "batch": NextStep(
+        "Deliver the batch for window {number}",
+        "{labels} labels are needed, in one file or in parts. When they join the window, its "
+        "oldest batch is released to the developers.",
+        StepPlace.LABELS,
+        _SEAL,
+    ),
+    "release": NextStep(
+        "Release {what} {spent}",
+        "It gives no more answers. Released, its labels are there for the developers to learn "
+        "from, with the test loss of every step.",
+        StepPlace.LABELS,
+        "meter release",
+    ),
+    "inputs": NextStep(
+        "Deliver inputs for test set {number}",
+        "{labels} inputs with ids are needed, without labels: those are asked for when a "
+        "submission needs them.",
+        StepPlace.LABELS,
+        "meter seal FILE --id COLUMN --out inputs.sealed\nmeter testset add inputs.sealed",
+    ),
+    "top up": NextStep(
+        "Top up test set {before}",
+        "{labels} labels are needed, {how}. They are encrypted before they leave your machine.",
+        StepPlace.LABELS,
+        _SEAL,
+    ),
+    "deliver": NextStep(
+        "Deliver labels for test set {number}",
+        "{labels} labels are needed, {how}. They are encrypted before they leave your machine.",
+        StepPlace.LABELS,
+        _SEAL,
+    ),
+    "retire": NextStep(
+        "Consider a fresh test set",
+        "The meter is at its highest band, so its further answers say nothing new about the gap. "
+        "You can retire this test set early.",
+        StepPlace.LABELS,
+        "meter testset retire",
+    ),
+    "nothing": NextStep("Nothing to do", "The test set answers submissions until it is spent."),
+}
+
+
+# What is said in each case, line by line; it begins with whom it is for, if not for everybody.
+_LINES = {
+    # The test set
+    "requested": (
+        "Labelers: seal {what} at least {labels} (`meter seal`) and deliver it (`meter testset "
+        "add`). More labels are welcome.\n"
+        "Developers: until then, submissions are refused, at no cost."
+    ),
+    "wait for batch": (
+        "This window has given its answers; the next one begins with the next batch.\n"
+        "Labelers: unless it was delivered, seal a batch of at least {labels} (`meter seal`, "
+        "`meter testset add`). The oldest batch leaves the window then, and is released.\n"
+        "Developers: until then, submissions are refused, at no cost."
+    ),
+    "wait for top-up": (
+        "This test set has given its answers, and gives more once fresh labels join it.\n"
+        "Labelers: unless they were delivered, seal at least {labels}, fresh and independent, "
+        "that top it up to test set {number} (`meter seal`, `meter testset add`). It is released "
+        "when that one is spent, too.\n"
+        "Developers: until then, submissions are refused, at no cost."
+    ),
+    "archived": "This meter is archived: it takes no labels and gives no answers.",
+    "released": (
+        "This test set is released: its labels are there to train and validate on. It cannot "
+        "promise anything any more."
+    ),
+    "spent": (
+        "This test set gives no more answers; further submissions to it are refused.\n"
+        "Labelers: release it to the developers: `meter release`."
+    ),
+    "last planned": "It was the last of {sessions} planned test sets: none follows.",
+    "next": (
+        "Further answers come from test set {number}.\n"
+        "Labelers: unless it was delivered, seal at least {labels}, fresh and independent, for "
+        "test set {number} (`meter seal`, `meter testset add`)."
+    ),
+    "last and low": "The budget is running low, and this is the last planned test set.",
+    "low": "The budget is running low, and labels take time: the next {labels} are due soon.",
+    # The last answer, by its name
+    "no answers": (
+        "Developers: submit a first model: `meter submit`. It is measured on the validation set, "
+        "too (`meter validation set`).\n"
+        "Labelers: nothing to do: this test set waits for submissions."
+    ),
+    "above-ceiling": (
+        "The last model's test loss is above the ceiling of {ceiling}, so the meter reports "
+        "nothing else about it."
+    ),
+    "few above": "At most {answers} the test set in use; one more ends it for the team.",
+    "better": "Developers: submit again once your models are better than that.",
+    "below-floor": (
+        "The last model's {word} on the test set is below the floor of {floor}, so the meter "
+        "reports nothing else about it.\n"
+        "Developers: submit again once your models are better than that."
+    ),
+    "too-few": (
+        "The last model predicts too few positives on the test set for a reading of its "
+        "precision. That cost a step.\n"
+        "Developers: submit a model that predicts more positives: lower its threshold."
+    ),
+    "too-spread": (
+        "The losses of the last model vary more than {spread} on the test set, so the meter "
+        "reports nothing else about it.\n"
+        "Developers: submit a model that is seldom far off."
+    ),
+    "no-reading": (
+        "The last model could not be measured on the hidden inputs (it crashed, ran out of time, "
+        "gave no valid predictions, or let them depend on other rows). That cost a step.\n"
+        "Developers: test the next one on inputs with the same columns first."
+    ),
+    "pass": "The last model passed: {condition} is promised to hold.",
+    "closes": "Pass number {number} closes the test set.",
+    "promote": "Developers: to compare the next models with it, `meter promote` it.",
+    "too-far": (
+        "The last model differs from that of step {old} on too many rows to be compared.\n"
+        "Developers: submit one that is closer to it, or raise disagreement in a new meter."
+    ),
+    "baseline": "The next models are compared with the last one, which cost nothing.",
+    "fail": (
+        "The last model failed. It may still be good: nothing is promised about a model that fails."
+    ),
+    "either": "The last model may be better or worse than that of step {old}.",
+    "known": "The last model is truly {known} than that of step {old}, as promised.",
+    # All readings of the gap
+    "carry on": "Carry on: the gap is in the lowest band.",
+    "may carry on": "Carry on: as far as this answer tells, the gap may be in the lowest band.",
+    "no gap seen": "Carry on: as far as this answer tells, there may be no gap.",
+    "climbed": (
+        "The meter has climbed from {first} to {now}: validation loss and test loss have drifted "
+        "apart."
+    ),
+    "was lower": "The meter was at {best} at step {step} and is at {now} now.",
+    "may be no lower": (
+        "The meter is at {now}, and no earlier answer is sure to be a lower one, so these steps "
+        "need not have caused the gap."
+    ),
+    "never lower": "No reported band was below {now}, so these steps did not cause the gap.",
+    "drifted": (
+        "At step {step} the gap was at most {least}, and it is at least {now} now: validation "
+        "loss and test loss have drifted apart."
+    ),
+    "may not have drifted": (
+        "The gap is at least {now}, and no earlier answer shows a smaller one, so these steps "
+        "need not have caused it."
+    ),
+    "since": "The meter has reported band {band} since step {step}.",
+    "worst": "It reports the worst band so far, whatever came after it.",
+    "highest": "That is its highest band: further answers can say nothing new about the gap.",
+    "reset": (
+        "Developers: a fresh validation set with a reset starts the maximum again, if a reset is "
+        "left: `meter validation replace --reset`."
+    ),
+    "retire": (
+        "Labelers: to go on with a fresh test set, you or an admin can retire this one early: "
+        "`meter testset retire`."
+    ),
+    "curve": (
+        "At some threshold the validation set shows a rate that is not the true one: a threshold "
+        "chosen there may do less than it seems."
+    ),
+    "test loss above": (
+        "The test loss is above the validation loss: what looks like progress on the validation "
+        "set may not be real."
+    ),
+    "test loss below": (
+        "With a validation loss of {loss}, the test loss can only be below it: the model is not "
+        "overfitted, the validation set is harder than the test set."
+    ),
+    "distance": (
+        "The gap is a distance. If the test loss is the higher one, progress on the validation "
+        "set may not be real; if it is the lower one, the validation set is the harder of the "
+        "two."
+    ),
+    "replace": (
+        "Developers: consider replacing the validation set with fresh examples: `meter "
+        "validation replace`. That costs no step and takes effect with the next submission."
+    ),
+    "check": (
+        "Developers: check that the validation set comes from the same source as the test set "
+        "and is large enough. If earlier work used it up, replace it: `meter validation replace`."
+    ),
+}
+_CALLED_FOR = {
+    ("no answers", Role.DEVELOPER): "first",
+    ("replace", Role.DEVELOPER): "replace",
+    ("check", Role.DEVELOPER): "replace",
+    ("reset", Role.DEVELOPER): "reset",
+    ("retire", Role.LABELER): "retire",
+}
+"""The steps that cases call for."""
 
 
 def advice(view: SessionView, role: Role | None = None) -> tuple[str, ...]:
     """Say what to do now, to one role or to all of them; `backticks` mark commands."""
-    return tuple(
-        f"{_READERS[reader]}: {line}" if reader and role not in _READERS else _sentence(line)
-        for reader, line in _lines(view)
-        if reader is None or role not in _READERS or reader is role
+    said = (
+        line.format(**facts)
+        for key, facts in _cases(view)
+        for line in _LINES.get(key, "").splitlines()
     )
+    return tuple(line for each in said if (line := _told(role, each)))
 
 
-def _sentence(line: str) -> str:
-    return line[0].upper() + line[1:]
+def _told(role: Role | None, line: str) -> str:
+    """Return a line as a role is told it; nothing, if it is for another role."""
+    reader = next((each for each, name in _READERS.items() if line.startswith(f"{name}: ")), None)
+    if reader is None or role not in _READERS:
+        return line
+    rest = line.partition(": ")[2]
+    return rest[0].upper() + rest[1:] if reader is role else ""
 
 
-def _lines(view: SessionView) -> Iterator[Line]:
-    labels = following = f"{view.labels_needed:,} {view.spec.unit}"
-    if view.spec.stages > 1:  # test sets and their top-ups take turns
-        following = f"{labels_needed(view.spec, view.generation + 1, view.rows or 0):,} labels"
+def _cases(view: SessionView) -> Iterator[Case]:
+    """Say what a test set and its answers show."""
+    spec, number, rows = view.spec, view.generation + 1, view.rows or 0
+    labels = following = f"{view.labels_needed:,} {spec.unit}"
+    if spec.stages > 1:  # test sets and their top-ups take turns
+        following = f"{labels_needed(spec, number, rows):,} labels"
+    # No test set follows: one session means as many as there are labels for.
+    last = spec.sessions > 1 and view.generation >= spec.last_number
+    goes_on = view.phase is Phase.SPENT and (spec.window is not None or spec.top_up is not None)
+    if view.phase is Phase.ACTIVE or (goes_on and view.signals):
+        yield from _of_answers(view)
     if view.phase is Phase.REQUESTED:
-        what = "a top-up of" if view.spec.topped_up else "a test set of"
-        yield (
-            Role.LABELER,
-            f"seal {what} at least {labels} (`meter seal`) and deliver it "
-            "(`meter testset add`). More labels are welcome.",
-        )
-        yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
+        what = "a top-up of" if spec.topped_up else "a test set of"
+        yield "requested", {"what": what, "labels": labels}
     elif view.phase is Phase.ACTIVE:
-        yield from _on_answers(view)
-        yield from _on_budget(view, following)
-    elif view.spec.window is not None and view.phase is Phase.SPENT:
-        if view.signals:
-            yield from _on_answers(view)
-        yield from _on_the_next_batch(view)
-    elif view.spec.top_up is not None and view.phase is Phase.SPENT:
-        if view.signals:
-            yield from _on_answers(view)
-        yield from _on_the_top_up(view)
+        if view.battery < LOW_BATTERY:
+            yield "last and low" if last else "low", {"labels": following}
+    elif goes_on and spec.window is not None:
+        yield "wait for batch", {"labels": f"{labels_needed(spec, 2):,} labels"}
+    elif goes_on:
+        asked = f"{labels_needed(spec, 2, rows):,} {spec.unit}"
+        yield "wait for top-up", {"labels": asked, "number": number}
     else:
-        yield from _on_the_end(view, following)
-
-
-def _on_the_next_batch(view: SessionView) -> Iterator[Line]:
-    """Say what a rolling test set waits for."""
-    labels = f"{labels_needed(view.spec, 2):,} labels"
-    yield None, "This window has given its answers; the next one begins with the next batch."
-    yield (
-        Role.LABELER,
-        f"unless it was delivered, seal a batch of at least {labels} (`meter seal`, `meter testset "
-        "add`). The oldest batch leaves the window then, and is released.",
-    )
-    yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
-
-
-def _last_planned(view: SessionView) -> bool:
-    """Whether no test set follows: one session means as many as there are labels for."""
-    return view.spec.sessions > 1 and view.generation >= view.spec.last_number
-
-
-def _on_the_top_up(view: SessionView) -> Iterator[Line]:
-    """Say what a test set waits for that has given its first answers."""
-    labels = f"{labels_needed(view.spec, 2, view.rows or 0):,} {view.spec.unit}"
-    yield None, "This test set has given its answers, and gives more once fresh labels join it."
-    yield (
-        Role.LABELER,
-        f"unless they were delivered, seal at least {labels}, fresh and independent, that top it "
-        f"up to test set {view.generation + 1} (`meter seal`, `meter testset add`). It is released "
-        "when that one is spent, too.",
-    )
-    yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
-
-
-def _on_the_end(view: SessionView, labels: str) -> Iterator[Line]:
-    if view.phase is Phase.ARCHIVED:
-        yield None, "This meter is archived: it takes no labels and gives no answers."
-    elif view.phase is Phase.RELEASED:
+        yield str(view.phase), {}
         yield (
-            None,
-            "This test set is released: its labels are there to train and validate on. It cannot "
-            "promise anything any more.",
+            "last planned" if last else "next",
+            {"sessions": spec.sessions, "number": number, "labels": following},
         )
-    else:
-        yield None, "This test set gives no more answers; further submissions to it are refused."
-        yield Role.LABELER, "release it to the developers: `meter release`."
-    if _last_planned(view):
-        yield None, f"It was the last of {view.spec.sessions} planned test sets: none follows."
-        return
-    following = f"test set {view.generation + 1}"
-    yield None, f"Further answers come from {following}."
-    yield (
-        Role.LABELER,
-        f"unless it was delivered, seal at least {labels}, fresh and independent, for {following} "
-        "(`meter seal`, `meter testset add`).",
-    )
 
 
-def _on_answers(view: SessionView) -> Iterator[Line]:
+def _of_answers(view: SessionView) -> Iterator[Case]:
     if not view.signals:
-        yield (
-            Role.DEVELOPER,
-            "submit a first model: `meter submit`. It is measured on the validation set, too "
-            "(`meter validation set`).",
-        )
-        yield Role.LABELER, "nothing to do: this test set waits for submissions."
+        yield "no answers", {}
         return
     last = view.signals[-1]
-    yield from _on_last(last)
+    yield from _of_last(last)
     readings = [signal for signal in view.signals if signal.answer > 0 and signal.change is None]
-    for reader, line in _on_readings(view, readings):
-        # That an earlier model may go on says nothing of one without a reading.
-        if readings[-1] is last or line not in (_CARRY_ON, _MAY_CARRY_ON, _NO_GAP_SEEN):
-            yield reader, line
-
-
-def _on_readings(view: SessionView, readings: list[Signal]) -> Iterator[Line]:
-    if readings and Rules(view.spec).incremental:
-        yield from _on_maximum(view, readings)
-    elif readings and view.spec.drawn is not None:
-        yield from _on_edges(readings)
-    elif readings:
-        yield from _on_bands(readings)
-
-
-def _on_last(last: Signal) -> Iterator[Line]:
-    if last.answer == ABOVE_CEILING:
-        ceiling = at_least(last.spec.ceiling or 0.0)
-        yield (
-            None,
-            f"The last model's test loss is above the ceiling of {ceiling}, so the meter reports "
-            "nothing else about it.",
-        )
-        if last.spec.above is not None:
-            few = last.spec.above
-            answers = "1 such answer leaves" if few == 1 else f"{few} such answers leave"
-            yield (
-                None,
-                f"At most {answers} the test set in use; one more ends it for the team.",
-            )
-        yield Role.DEVELOPER, "submit again once your models are better than that."
-    elif last.answer == BELOW_FLOOR and last.spec.corpus is not None:
-        floor, word = at_most(last.spec.floor or 0.0), last.spec.corpus.word
-        yield (
-            None,
-            f"The last model's {word} on the test set is below the floor of {floor}, so the meter "
-            "reports nothing else about it.",
-        )
-        yield Role.DEVELOPER, "submit again once your models are better than that."
-    elif last.answer == TOO_FEW:
-        yield (
-            None,
-            "The last model predicts too few positives on the test set for a reading of its "
-            "precision. That cost a step.",
-        )
-        yield Role.DEVELOPER, "submit a model that predicts more positives: lower its threshold."
-    elif last.answer == TOO_SPREAD:
-        most = at_least(last.spec.variance_ceiling or 0.0)
-        yield (
-            None,
-            f"The losses of the last model vary more than {most} on the test set, so the meter "
-            "reports nothing else about it.",
-        )
-        yield Role.DEVELOPER, "submit a model that is seldom far off."
-    elif last.answer == NO_READING:
-        yield (
-            None,
-            "The last model could not be measured on the hidden inputs (it crashed, ran out of "
-            "time, gave no valid predictions, or let them depend on other rows). That cost a step.",
-        )
-        yield Role.DEVELOPER, "test the next one on inputs with the same columns first."
-    elif last.answer == PASS:
-        yield None, f"The last model passed: {last.spec.condition} is promised to hold."
-        if last.spec.passes is not None:
-            yield None, f"Pass number {last.spec.passes + 1} closes the test set."
-        if not last.spec.ladder and last.old is not None:
-            yield Role.DEVELOPER, "to compare the next models with it, `meter promote` it."
-    elif last.true_change is not None:
-        yield from _on_change(*last.true_change, last.old)
-    elif last.answer == TOO_FAR:
-        yield (
-            None,
-            f"The last model differs from that of step {last.old} on too many rows to be compared.",
-        )
-        yield (
-            Role.DEVELOPER,
-            "submit one that is closer to it, or raise disagreement in a new meter.",
-        )
-    elif last.answer == BASELINE:
-        yield None, "The next models are compared with the last one, which cost nothing."
-    elif last.answer == FAIL:
-        yield (
-            None,
-            "The last model failed. It may still be good: nothing is promised about a model that "
-            "fails.",
-        )
-
-
-def _on_change(least: float, most: float, old: int | None) -> Iterator[Line]:
-    """Advise on n - o: whether the promise leaves its sign open."""
-    if least < 0 < most:
-        yield None, f"The last model may be better or worse than that of step {old}."
+    if not readings:
         return
-    known = ("no worse" if least == 0 else "better") if least >= 0 else "no better"
-    yield None, f"The last model is truly {known} than that of step {old}, as promised."
-    if least >= 0:
-        yield Role.DEVELOPER, "to compare the next models with it, `meter promote` it."
+    of_all = _of_bands
+    if Rules(view.spec).incremental:
+        of_all = _of_maximum
+    elif view.spec.drawn is not None:
+        of_all = _of_edges
+    for key, facts in of_all(readings):
+        # That an earlier model may go on says nothing of one without a reading.
+        if readings[-1] is last or key not in ("carry on", "may carry on", "no gap seen"):
+            yield key, facts
 
 
-def _on_bands(readings: list[Signal]) -> Iterator[Line]:
-    """Advise on the bands of single models; those without a band say nothing here."""
+def _of_last(last: Signal) -> Iterator[Case]:
+    spec, few = last.spec, last.spec.above
+    yield (
+        last.name,
+        {
+            "ceiling": at_least(spec.ceiling or 0.0),
+            "floor": at_most(spec.floor or 0.0),
+            "word": "" if spec.corpus is None else spec.corpus.word,
+            "spread": at_least(spec.variance_ceiling or 0.0),
+            "condition": spec.condition,
+            "old": last.old,
+        },
+    )
+    if last.name == "above-ceiling":
+        if few is not None:
+            answers = "1 such answer leaves" if few == 1 else f"{few} such answers leave"
+            yield "few above", {"answers": answers}
+        yield "better", {}
+    elif last.answer == PASS:
+        if spec.passes is not None:
+            yield "closes", {"number": spec.passes + 1}
+        if not spec.ladder and last.old is not None:
+            yield "promote", {}
+    elif last.true_change is not None:
+        least, most = last.true_change
+        if least < 0 < most:
+            yield "either", {"old": last.old}
+            return
+        known = ("no worse" if least == 0 else "better") if least >= 0 else "no better"
+        yield "known", {"known": known, "old": last.old}
+        if least >= 0:
+            yield "promote", {}
+
+
+def _of_bands(readings: list[Signal]) -> Iterator[Case]:
+    """Look at the bands of single models; those without a band say nothing here."""
     now, first = readings[-1], readings[0]
     # Near the ceiling an answer reaches over several bands: the lowest and the highest of them.
     best = min(readings, key=_highest)
     if now.answer == 1:
-        yield None, _CARRY_ON if _highest(now) == 1 else _MAY_CARRY_ON
+        yield "carry on" if _highest(now) == 1 else "may carry on", {}
         return
     if now.answer > _highest(first):
-        yield None, _climbed(band_words(first), band_words(now))
+        yield "climbed", {"first": band_words(first), "now": band_words(now)}
     elif now.answer > _highest(best):
-        yield (
-            None,
-            f"The meter was at {band_words(best)} at step {best.step:,} and is at "
-            f"{band_words(now)} now.",
-        )
+        step = f"{best.step:,}"
+        yield "was lower", {"best": band_words(best), "step": step, "now": band_words(now)}
     elif any(signal.answer < now.answer for signal in readings):
-        yield (
-            None,
-            f"The meter is at {band_words(now)}, and no earlier answer is sure to be a lower one, "
-            "so these steps need not have caused the gap.",
-        )
+        yield "may be no lower", {"now": band_words(now)}
     else:
-        yield (
-            None,
-            f"No reported band was below band {now.answer}, so these steps did not cause the gap.",
-        )
-    yield None, _direction(now)
-    yield from _on_validation(climbed=now.answer > _highest(best))
+        yield "never lower", {"now": f"band {now.answer}"}
+    yield _direction(now)
+    yield "replace" if now.answer > _highest(best) else "check", {}
 
 
 def _highest(signal: Signal) -> int:
     return signal.highest_band or 0
 
 
-def _on_edges(readings: list[Signal]) -> Iterator[Line]:
-    """Advise on gaps between drawn edges: two of them differ if they do not overlap."""
+def _of_edges(readings: list[Signal]) -> Iterator[Case]:
+    """Look at gaps between drawn edges: two of them differ if they do not overlap."""
     gaps = [signal.gap or (0.0, 1.0) for signal in readings]
     lower, _ = gaps[-1]
-    least = min(upper for _, upper in gaps)
+    uppers = [upper for _, upper in gaps]
+    least = min(uppers)
     if lower <= readings[-1].spec.tolerances[0]:
-        yield None, _NO_GAP_SEEN
+        yield "no gap seen", {}
         return
-    if lower >= least:
-        best = readings[[upper for _, upper in gaps].index(least)]
-        yield (
-            None,
-            f"At step {best.step:,} the gap was at most {at_most(least)}, and it is at least "
-            f"{at_least(lower)} now: validation loss and test loss have drifted apart.",
-        )
-    else:
-        yield (
-            None,
-            f"The gap is at least {at_least(lower)}, and no earlier answer shows a smaller one, so "
-            "these steps need not have caused it.",
-        )
-    yield None, _direction(readings[-1])
-    yield from _on_validation(climbed=lower >= least)
+    step = f"{readings[uppers.index(least)].step:,}"
+    facts = {"step": step, "least": at_most(least), "now": at_least(lower)}
+    yield "drifted" if lower >= least else "may not have drifted", facts
+    yield _direction(readings[-1])
+    yield "replace" if lower >= least else "check", {}
 
 
-def _climbed(first: str, now: str) -> str:
-    return (
-        f"The meter has climbed from {first} to {now}: validation loss and test loss have drifted "
-        "apart."
-    )
-
-
-def _direction(signal: Signal) -> str:
-    """Say on which side of the validation loss the test loss lies, where the numbers show it."""
-    if signal.spec.curve:
-        return (
-            "At some threshold the validation set shows a rate that is not the true one: a "
-            "threshold chosen there may do less than it seems."
-        )
-    loss = signal.validation_loss
-    side = 0 if loss is None else signal.rules.side(signal.answer, as_written(loss))
-    if side > 0:
-        return (
-            "The test loss is above the validation loss: what looks like progress on the "
-            "validation set may not be real."
-        )
-    if side < 0:
-        return (
-            f"With a validation loss of {validation_words(signal)}, the test loss can only be "
-            "below it: the model is not overfitted, the validation set is harder than the test set."
-        )
-    return (
-        "The gap is a distance. If the test loss is the higher one, progress on the validation set "
-        "may not be real; if it is the lower one, the validation set is the harder of the two."
-    )
-
-
-def _on_validation(*, climbed: bool) -> Iterator[Line]:
-    if climbed:
-        yield (
-            Role.DEVELOPER,
-            "consider replacing the validation set with fresh examples: "
-            "`meter validation replace`. That costs no step and takes effect with the next "
-            "submission.",
-        )
-        return
-    yield (
-        Role.DEVELOPER,
-        "check that the validation set comes from the same source as the test set and is large "
-        "enough. If earlier work used it up, replace it: `meter validation replace`.",
-    )
-
-
-def _on_maximum(view: SessionView, readings: list[Signal]) -> Iterator[Line]:
-    """Advise on the worst band so far, which says nothing of the models after it."""
-    now = readings[-1].answer
+def _of_maximum(readings: list[Signal]) -> Iterator[Case]:
+    """Look at the worst band so far, which says nothing of the models after it."""
+    now, spec = readings[-1].answer, readings[-1].spec
     # Only a reset lets the maximum come down, so it began after the last descent.
     first = readings[0]
     for before, after in pairwise(readings):
         if after.answer < before.answer:
             first = after
     if now == 1:
-        yield None, _CARRY_ON
+        yield "carry on", {}
         return
     if now > first.answer:
-        yield None, _climbed(band_words(first), band_words(readings[-1]))
+        yield "climbed", {"first": band_words(first), "now": band_words(readings[-1])}
     else:
-        yield None, f"The meter has reported band {now} since step {first.step:,}."
-    yield None, "It reports the worst band so far, whatever came after it."
-    if now == view.spec.signals:
-        yield None, "That is its highest band: further answers can say nothing new about the gap."
-    if view.spec.resets:
-        yield (
-            Role.DEVELOPER,
-            "a fresh validation set with a reset starts the maximum again, if a reset is left: "
-            "`meter validation replace --reset`.",
-        )
-    elif now < view.spec.signals:
-        yield from _on_validation(climbed=True)
-    if now == view.spec.signals:
-        yield (
-            Role.LABELER,
-            "to go on with a fresh test set, you or an admin can retire this one early: "
-            "`meter testset retire`.",
-        )
+        yield "since", {"band": now, "step": f"{first.step:,}"}
+    yield "worst", {}
+    if now == spec.signals:
+        yield "highest", {}
+    if spec.resets:
+        yield "reset", {}
+    elif now < spec.signals:
+        yield "replace", {}
+    if now == spec.signals:
+        yield "retire", {}
 
 
-def _on_budget(view: SessionView, labels: str) -> Iterator[Line]:
-    if view.battery >= LOW_BATTERY:
-        return
-    if _last_planned(view):
-        yield None, "The budget is running low, and this is the last planned test set."
-        return
-    yield None, f"The budget is running low, and labels take time: the next {labels} are due soon."
+def _direction(signal: Signal) -> Case:
+    """Say on which side of the validation loss the test loss lies, where the numbers show it."""
+    if signal.spec.curve:
+        return "curve", {}
+    loss = signal.validation_loss
+    side = 0 if loss is None else signal.rules.side(signal.answer, as_written(loss))
+    if side > 0:
+        return "test loss above", {}
+    if side < 0:
+        return "test loss below", {"loss": validation_words(signal)}
+    return "distance", {}
+
+
+# --- The one step of each role ---
+
+
+def next_step(
+    state: MeterState, role: Role, view: SessionView | None, order: LabelOrder | None = None
+) -> NextStep:
+    """Say what somebody in a role does next at a meter; `view` is for those who see answers.
+
+    `order` is for the labels on demand that a step waits for.
+    """
+    latest, spec, spent = state.generations[-1], state.spec, state.releasable
+    number, labels = latest.number, latest.labels_needed
+    what = "window" if spec.window is not None and len(state.generations) > 1 else "test set"
+    how = "in one file or in parts; more are welcome"
+    if spec.stratified:
+        strata = spec.stratum_rows(labels).items()
+        how = f"in one file: {', '.join(f'{rows:,} of {name}' for name, rows in strata)}"
+    facts: dict[str, object] = {
+        "number": number,
+        "before": number - 1,
+        "spent": spent.number if spent else "",
+        "labels": f"{labels if order is None else order.labels:,}",
+        "unit": spec.unit,
+        "what": what,
+        "how": how,
+    }
+    step = _STEPS[_key(state, role, view, order)]
+    return replace(step, title=step.title.format(**facts), words=step.words.format(**facts))
+
+
+def _key(state: MeterState, role: Role, view: SessionView | None, order: LabelOrder | None) -> str:
+    latest, spec = state.generations[-1], state.spec
+    rolls = spec.window is not None and latest.number > 1
+    if state.archived:
+        return "archived"
+    if role not in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
+        return "manage"
+    if order is not None:
+        return "give labels" if role is Role.LABELER else "wait for labels"
+    if role is Role.LABELER:
+        if latest.phase is Phase.REQUESTED and rolls:
+            return "batch"
+        if state.releasable is not None:
+            return "release"
+        if latest.phase is Phase.REQUESTED and spec.on_demand:
+            return "inputs"
+        if latest.phase is Phase.REQUESTED:
+            return "top up" if state.joins(latest) else "deliver"
+        return _advised(view, role) or "nothing"
+    if role is Role.DEVELOPER and state.validation is None:
+        return "hand in"
+    if latest.phase is not Phase.ACTIVE:
+        if latest.phase is not Phase.REQUESTED:
+            return "finished"
+        if rolls:
+            return "wait for batch"
+        return "wait for top-up" if state.joins(latest) else "wait for test set"
+    if role is Role.RUNNER:
+        return "wait for validation" if state.validation is None else "run"
+    step = _advised(view, role) or "another"
+    if _STEPS[step].place is StepPlace.SUBMIT and spec.inputs == "hidden":
+        return "a model" if spec.models else "by runner"
+    return step
+
+
+def _advised(view: SessionView | None, role: Role) -> str:
+    """Return the first step that the advice calls for."""
+    cases = () if view is None else _cases(view)
+    return next((_CALLED_FOR[key, role] for key, _ in cases if (key, role) in _CALLED_FOR), "")

@@ -11,7 +11,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import together
-from easeml_meter.report.next_step import NextStep, StepPlace, next_step
+from easeml_meter.report.advice import NextStep, StepPlace, next_step
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.words import (
     loss_name,
