@@ -120,7 +120,6 @@ class Routes:
             "user": draw.choice(USERS),
             "kind": kind,
             "body": base64.b64encode(body).decode(),
-            "key": word(draw) if draw.random() < 0.1 else None,
         }
         return json.dumps(request).encode()
 
@@ -136,8 +135,6 @@ class Routes:
                 served.tokens[name] = tokens.make_token(user, served.site, "one")[1]
         if name in served.tokens:
             headers["Authorization"] = f"Bearer {served.tokens[name]}"
-        if request["key"] is not None and request["key"].isascii() and request["key"].isprintable():
-            headers["Idempotency-Key"] = request["key"]
         try:
             answer = served.client_from("192.0.2.1", headers=headers).request(
                 request["method"].upper(),

@@ -74,7 +74,6 @@ ELSEWHERE = {
     "server/api/test_users.py": ("storage/books/users",),
     "server/api/test_tokens.py": ("storage/books/tokens",),
     "server/api/test_validation.py": ("storage/books/validation",),
-    "server/test_idempotency.py": ("storage/books/idempotency",),
     "service/test_handovers.py": ("storage/books/handovers",),
     "service/notifications/test_delivery.py": ("storage/books/deliveries",),
     "service/submissions/test_queue.py": ("storage/books/submissions",),

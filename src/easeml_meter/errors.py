@@ -59,12 +59,6 @@ class Unauthenticated(MeterError):
     exit_code, word, status = 5, "unknown-caller", 401
 
 
-class UnderWay(MeterError):
-    """The same request is still being carried out: ask again with the same key."""
-
-    word = "under-way"
-
-
 class Waiting(MeterError):
     """A submission waits for labels that were asked for; its answer comes with them."""
 
@@ -144,7 +138,6 @@ ANSWERED: tuple[type[MeterError], ...] = (
     MeterError,
     Spent,
     WrongPhase,
-    UnderWay,
     Waiting,
     TooLarge,
     InvalidInput,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -15,7 +14,6 @@ from tests.client.people import People, fresh, people_at
 from tests.live import Live, live, wire
 
 from easeml_meter.client import RemoteMeter, connect, connection
-from easeml_meter.core.idempotency import KEPT
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Upload
 from easeml_meter.core.views import Signal
@@ -23,12 +21,11 @@ from easeml_meter.errors import (
     InvalidInput,
     MeterError,
     TooLarge,
-    UnderWay,
     Unreachable,
 )
 from easeml_meter.service import uploads
 from easeml_meter.service.submissions import queue
-from easeml_meter.service.submissions.answering import answer_all
+from easeml_meter.service.submissions.answering import answer
 
 
 def test_a_lost_answer_is_asked_for_again_and_charged_once(
@@ -52,54 +49,55 @@ def test_a_lost_answer_is_asked_for_again_and_charged_once(
             line.cut = cut
             signal = developer.submit(*files, model="m")
     assert line.connections > broken
-    assert (signal.step, signal.repeated) == (1, False)
+    assert (signal.step, signal.repeated) == (1, True)  # it was answered before, unheard
     assert len(at_server.developer.status().signals) == 1
 
 
-def test_an_answer_that_takes_long_is_asked_for_again_and_made_once(
-    site: Live, at_server: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_lost_answer_is_free_though_the_validation_set_was_replaced_meanwhile(
+    site: Live, at_server: People, tmp_path: Path
 ) -> None:
     labels = at_server.begin()
     files = at_server.predictions(labels, 0)
-    asked_again = threading.Event()
+    other = fresh(np.random.default_rng(9).integers(0, 2, 30))
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}developer", f"{prefix}meter", address) as developer:
+            assert developer.spec.steps == 4
+            broken = line.connections
+            begun: list[int] = []
 
-    def slow(*arguments: Any) -> Any:
-        assert asked_again.wait(60)
-        return answer_all(*arguments)
+            def cut(number: int, up: int, down: int) -> bool:
+                if up > 1500 and not begun:
+                    begun.append(down)
+                if not (begun and down > begun[0] and number < broken):
+                    return False
+                if len(begun) == 1:  # its answer is on the way, so it counts
+                    begun.append(0)
+                    at_server.developer.replace_validation(other)
+                return True
 
-    def pause(_: float) -> None:
-        asked_again.set()  # the client has waited long enough, and sends the same key once more
-
-    monkeypatch.setattr(queue, "answer_all", slow)
-    fake = SimpleNamespace(sleep=pause, monotonic=time.monotonic)
-    monkeypatch.setattr(f"{connection.__name__}.time", fake)
-    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
-    prefix = f"{tmp_path.name}-"
-    with site.meter(f"{prefix}developer", f"{prefix}meter") as developer:
-        signal = developer.submit(*files, model="m")
-    assert asked_again.is_set()
-    assert (signal.step, signal.repeated) == (1, False)
+            line.cut = cut
+            signal = developer.submit(*files, model="m")
+    assert (signal.step, signal.repeated) == (1, True)
     assert len(at_server.developer.status().signals) == 1
 
 
-def test_one_that_stays_under_way_is_given_up_long_before_its_key_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
+def test_an_answer_that_takes_long_is_waited_for(
+    site: Live, at_server: People, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a key that is forgotten, the server would carry it out again."""
-    passed = [0.0]
+    """Asked for again, it would be measured once more beside the first."""
+    labels = at_server.begin()
+    calls: list[int] = []
 
-    def sleep(seconds: float) -> None:
-        passed[0] += seconds
-        assert passed[0] < KEPT.total_seconds() / 2, "it waits for ever"
+    def slow(*given: Any, **options: Any) -> Any:
+        calls.append(1)
+        time.sleep(3)
+        return answer(*given, **options)
 
-    fake = SimpleNamespace(sleep=sleep, monotonic=lambda: passed[0])
-    monkeypatch.setattr(f"{connection.__name__}.time", fake)
-    body = {"error": "under-way", "message": "that request is still under way: wait"}
-    opened = connection.Connection("http://127.0.0.1:9")
-    with pytest.raises(UnderWay, match="still under way"):
-        opened._repeated(lambda: httpx.Response(409, json=body))
-    assert passed[0] > 60 * 30
-    opened.close()
+    monkeypatch.setattr(queue, "answer", slow)
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
+    signal = at_server.submit(labels, 0, model="m")
+    assert (signal.step, signal.repeated, calls) == (1, False, [1])
 
 
 def test_an_upload_goes_on_where_it_broke_off(

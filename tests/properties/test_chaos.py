@@ -170,14 +170,13 @@ class Client:
             if is_model
             else predictions_body(team, name, index % 5)
         )
-        found = self._asked(apis, name, body, f"k-{name}")
+        found = self._asked(apis, name, body)
         self.told.append(Told(self._tenant, name, found["step"], found["answer"]))
-        if index % 10 == 9:  # a client that never heard the answer asks again, with its key or not
-            for key in (f"k-{name}", f"again-{name}"):
-                again = self._asked(apis, name, body, key)
-                assert (again["step"], again["answer"]) == (found["step"], found["answer"])
+        if index % 10 == 9:  # a client that never heard the answer asks again
+            again = self._asked(apis, name, body)
+            assert (again["step"], again["answer"]) == (found["step"], found["answer"])
 
-    def _asked(self, apis: list[httpx.Client], name: str, body: bytes, key: str) -> dict[str, Any]:
+    def _asked(self, apis: list[httpx.Client], name: str, body: bytes) -> dict[str, Any]:
         path, place = f"/meters/{self._world.team.meter}/submissions", None
         while True:
             api = self._random.choice(apis)
@@ -186,7 +185,6 @@ class Client:
                     answer = api.post(
                         path,
                         params={"model": name, "wait": 2},
-                        headers={"Idempotency-Key": key},
                         content=body,
                         timeout=20,
                     )

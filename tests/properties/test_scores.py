@@ -22,8 +22,6 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import Denied, InvalidInput
 from easeml_meter.meter import Meter
-from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.submissions.answering import Submission, answer_all
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.tables.source import Held
@@ -168,19 +166,6 @@ def test_a_runner_may_report_scores_and_a_developer_may_not(evaluation: Evaluati
     assert evaluation.as_role(Role.RUNNER).check(*files).answer == 1
     evaluation.as_role(Role.RUNNER).submit(*files, model="a")
     assert evaluation.left() == 3
-
-
-def test_a_batch_that_the_server_answers_remembers_who_may_report_scores(
-    evaluation: Evaluation,
-) -> None:
-    given = PredictionFiles(*evaluation.scores(3))
-    both = [
-        Submission(given, "dev"),
-        Submission(given, "run", sees_inputs=True, reports_scores=True),
-    ]
-    refused, told = answer_all(SYSTEM, evaluation.meter.workspace, both)
-    assert isinstance(refused, Denied)
-    assert not isinstance(told, Exception)
 
 
 def observed(world: Evaluation) -> str:

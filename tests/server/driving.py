@@ -125,4 +125,5 @@ def submit(
     params = {"model": options.pop("model", "model")}
     for name in {"tenant", "note", "link"} & set(options):
         params[name] = str(options.pop(name))
+    params |= options.pop("params", {})
     return developer.post(f"/meters/{meter}/submissions", params=params, content=body, **options)

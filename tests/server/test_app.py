@@ -16,12 +16,6 @@ def test_openapi_documents_every_error_in_the_one_shape(served: Served) -> None:
             for answer in errors.values():
                 schema = answer["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/Problem"}
-            if "post" in operations and operation is operations["post"]:
-                headers = [
-                    p["name"] for p in operation.get("parameters", []) if p["in"] == "header"
-                ]
-                exempt = path.endswith(("/login", "/logout", "/plans", "/submissions/check"))
-                assert ("Idempotency-Key" in headers) is not exempt, path
 
 
 def test_a_wrong_method_is_told_all_right_ones(served: Served) -> None:

@@ -100,12 +100,6 @@ def test_latencies_are_kept_by_the_template_of_a_route(served: Served, meter: st
     assert not any(meter in line or "secret-path" in line for line in lines)
 
 
-def test_batches_of_submissions_are_counted(served: Served, meter: str, labels: Labels) -> None:
-    for salt in "ab":
-        assert submit(served.client("developer"), meter, labels, salt=salt).is_success
-    assert {"meter_batch_size_sum 2.0", "meter_batch_size_count 2.0"} <= {*lines_of(served)}
-
-
 def test_the_age_of_the_queue_is_that_of_its_oldest_submission(
     served_on_each_database: Served, clock: StoppedClock, tmp_path: Path
 ) -> None:

@@ -19,12 +19,11 @@ from tests.service.helpers import small_spec
 from easeml_meter.errors import MeterError
 from easeml_meter.server import serve
 from easeml_meter.server.app import create_app
-from easeml_meter.server.idempotency import forget_old_keys
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import jobs
+from easeml_meter.service.guesses import forget_guesses
 from easeml_meter.service.notifications.delivery import Sender
 from easeml_meter.service.notifications.emails import MailServer
-from easeml_meter.service.place import Site
 from easeml_meter.storage.schema import HEAD
 from easeml_meter.storage.store import Store
 
@@ -231,8 +230,8 @@ def test_an_idle_server_on_sqlite_takes_no_write_lock(
     looked, wrote, housekept = threading.Semaphore(0), [], threading.Event()
     reading, writing = Store.reading, Store.writing
 
-    def last_of_housekeeping(site: Site) -> None:
-        forget_old_keys(site)
+    def last_of_housekeeping(*given: Any) -> None:
+        forget_guesses(*given)
         housekept.set()
 
     def counted(store: Store) -> Any:
@@ -243,7 +242,7 @@ def test_an_idle_server_on_sqlite_takes_no_write_lock(
         wrote.append(threading.current_thread().name)
         return writing(store, meter)
 
-    monkeypatch.setattr(serve, "forget_old_keys", last_of_housekeeping)
+    monkeypatch.setattr(serve, "forget_guesses", last_of_housekeeping)
     monkeypatch.setattr(jobs, "_LOOK", 0.01)
     monkeypatch.setattr(serve, "_OFTEN", 0.01)
     mail = MailServer("127.0.0.1", "meter@example.org")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,11 +14,10 @@ import pytest
 from tests.service.helpers import deliver, make_session
 from tests.service.sites import Room, make_room, make_site
 
-from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.errors import InvalidInput, MeterError, Spent, VaultError
 from easeml_meter.meter import Meter
 from easeml_meter.server.worker import check_key, prepare
-from easeml_meter.service import keys, users
+from easeml_meter.service import keys
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.keys import Rotated, rotate_key
@@ -147,23 +145,6 @@ def test_a_former_key_signs_nothing_any_more(tmp_path: Path) -> None:
     assert fingerprint_key(new).hex() not in repr(new)
 
 
-def test_answers_that_keys_bring_back_are_sealed_anew(room: Room) -> None:
-    user = users.add_user(SYSTEM, room.site, "dev")
-    old = room.site.identity
-    secret = base64.b64encode(wrap(b'{"token": 1}', [old.recipient])).decode()
-    plain = KeyedRequest(user.id, "plain", "r", room.site.now(), 200, {"a": 1})
-    sealed = KeyedRequest(user.id, "sealed", "r", room.site.now(), 201, secret)
-    with room.site.writing() as books:
-        books.idempotency.put([plain, sealed])
-    rotate(room)
-    identity = Identity.read(key_of(room))
-    with room.site.reading() as books:
-        found = books.idempotency.known([plain, sealed])
-    assert found[plain.place] == plain
-    body = base64.b64decode(found[sealed.place].body)
-    assert unwrap(body, identity) == b'{"token": 1}'
-
-
 def test_it_can_be_cut_short_before_any_write_and_begun_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,7 +202,6 @@ def cut_before(patched: pytest.MonkeyPatch, stop: int) -> None:
         (FolderFiles, "put"),
         (keys, "rewrap"),
         (keys, "_note"),
-        (keys, "_reseal_answers"),
     ):
         patched.setattr(owner, name, cut(getattr(owner, name)))
 

@@ -23,7 +23,6 @@ import sqlalchemy as sa
 from tests.postgresql import Cluster
 from tests.storage.examples import ENTRY, GENERATION, METER, NOW, VALIDATION, step, write
 
-from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.storage import store as store_module
@@ -56,24 +55,18 @@ def test_rows_come_back_as_they_went_in(store: Store) -> None:
 
 
 def test_several_rows_come_back_as_they_went_in_whatever_they_say(store: Store) -> None:
-    """PostgreSQL gets them as one JSON text, in which none of this may mean something else."""
     words = ["", '"', "\\", "\\u0041", "null", "ü, 漢, \N{SLIGHTLY SMILING FACE}", "{}", "1e400"]
     entries = [
         replace(ENTRY, step=step, submission=f"{step:064}", model=word, after_reset=bool(step % 2))
         for step, word in enumerate(words, 1)
     ]
     details = {"text": words, "deep": {"null": None, "large": 2**60, "small": 0.1}}
-    keyed = [KeyedRequest("u", str(n), word, "t", 200, word) for n, word in enumerate(words)]
     with store.writing() as books:
         books.entries.add(entries)
         links = books.audit.append_all("m", [("t", word, details) for word in words])
-        books.idempotency.put(keyed)
-        books.idempotency.put([replace(keyed[0], body={"a": None})])
     with store.reading() as books:
         assert books.entries.all("m", 1) == entries
         assert books.audit.all("m") == links
-        found = books.idempotency.known(keyed)
-    assert [found["u", each.key].body for each in keyed] == [{"a": None}, *words[1:]]
 
 
 def test_rows_outlive_the_process(store: Store, url: str) -> None:
@@ -319,25 +312,6 @@ def test_settings_of_every_connection(store: Store) -> None:
             assert books.connection.execute(sa.text(question)).scalar() == answer, question
 
 
-def test_what_is_entered_together_is_sent_together(store: Store) -> None:
-    """On PostgreSQL, each row of a batch was a statement of its own."""
-    sent: list[tuple[str, Any]] = []
-    asked = [KeyedRequest("anna", f"key {number}", "r", NOW) for number in range(5)]
-
-    @sa.event.listens_for(store._engine, "before_cursor_execute")
-    def note(*given: Any) -> None:
-        sent.append((given[2], given[3]))
-
-    with store.writing(METER.id) as books:
-        books.entries.add([step(number) for number in range(2, 7)])
-        books.audit.append_all(METER.id, [(NOW, "told", {})] * 5)
-        books.idempotency.put([each.answered(200, {"n": 1}) for each in asked])
-    inserts = [values for text, values in sent if text.startswith("INSERT")]
-    assert len(inserts) == 3
-    if store.dialect == "postgresql":  # SQLite is in this process: nothing is sent
-        assert not any(isinstance(values, list) for values in inserts)
-
-
 def test_a_connection_is_tried_with_a_question_only_where_that_is_in_doubt(
     postgresql: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,12 +351,12 @@ def test_a_connection_is_tried_with_a_question_only_where_that_is_in_doubt(
 
 def test_a_question_alone_begins_no_transaction(store: Store) -> None:
     with store.asking() as books:
-        books.tokens.holders({"0" * 64})
+        books.tokens.holder("0" * 64)
         driver: Any = books.connection.connection.driver_connection
         if store.dialect == "postgresql":
             assert driver.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
     with store.reading() as books:  # the same connection, as before
-        books.tokens.holders({"0" * 64})
+        books.tokens.holder("0" * 64)
         if store.dialect == "postgresql":
             assert driver.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
 
@@ -470,9 +444,9 @@ def test_servers_share_a_database_that_no_restore_may_use_meanwhile(
 def test_a_server_that_lost_its_session_is_there_again_at_the_next_look(
     postgresql: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until it is, others take it for dead, and carry out what it has begun."""
+    """Until it is, a restore may begin beside it."""
     url = postgresql.new_database(empty=True)
-    present = store_module._Present(url, 7)
+    present = store_module._Present(url)
     assert present._take()
     assert present._connection is not None
     mine = present._connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()

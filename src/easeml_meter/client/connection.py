@@ -1,14 +1,13 @@
-"""A server, spoken to over HTTP: calls are repeated when a connection breaks, and done once.
+"""A server, spoken to over HTTP: calls are repeated when a connection breaks.
 
-Every call that changes something carries an Idempotency-Key, so that one whose answer was lost is
-sent again and charged once. What the server refuses is raised as the use cases raise it.
+A call whose answer was lost is sent again as it was: the server finds done what it asks for, and
+charges the same submission once. What the server refuses is raised as the use cases raise it.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,6 @@ from easeml_meter.errors import (
     InvalidInput,
     MeterError,
     Unauthenticated,
-    UnderWay,
     Unreachable,
     error_named,
     invalid,
@@ -43,9 +41,7 @@ FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 60.0
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
-"""What takes longer is asked for again by its key, which the server does not carry out twice."""
-_UNDER_WAY_SECONDS = 3600.0
-"""How long a call that the server is at work on is waited for; it forgets keys after a day."""
+"""What is answered within a moment is asked for again after this."""
 _PIECE = 1 << 18
 _PAGE = 200
 _GATEWAY = (502, 503, 504)
@@ -131,18 +127,24 @@ class Connection:
         json: object = None,
         content: bytes | None = None,
         kind: type = dict,
+        slow: bool = False,
     ) -> Any:
         """Send a request; return what the answer holds, a `kind`, or None if it holds nothing.
+
+        `slow`: the answer may take minutes, and is waited for as long as the connection stands.
 
         Raises:
             MeterError: it holds something else, or lacks what it is asked for later.
         """
-        # One key for all tries of this call: a try whose answer was lost is not carried out twice.
-        headers = {"Idempotency-Key": secrets.token_hex(16)} if method == "POST" else {}
+        import httpx
+
+        # A second try would do the same work once more, beside the first.
+        usual, connect = None if slow else _ANSWER_SECONDS, _CONNECT_SECONDS
+        seconds = httpx.Timeout(_ANSWER_SECONDS, connect=connect, read=usual)
 
         def send() -> httpx.Response:
             return self._client.request(
-                method, path, params=params, json=json, content=content, headers=headers
+                method, path, params=params, json=json, content=content, timeout=seconds
             )
 
         try:
@@ -235,7 +237,7 @@ class Connection:
         """Send a request, and again as long as that may help."""
         import httpx
 
-        failures, begun = 0, time.monotonic()
+        failures = 0
         while True:
             pause: float | None = FIRST_PAUSE * 2**failures
             try:
@@ -251,14 +253,6 @@ class Connection:
                     return answer
                 problem = _problem(self.server, answer)
                 pause = _pause(answer)
-                # An earlier try is still being carried out. It counts as no failure: the server
-                # ends it in its own time, and then the key brings back its answer. Not for ever: a
-                # key that the server has forgotten would have it carried out again.
-                if isinstance(problem, UnderWay):
-                    if time.monotonic() - begun > _UNDER_WAY_SECONDS:
-                        raise problem
-                    time.sleep(1)
-                    continue
             failures += 1
             if pause is None or failures > RETRIES:
                 raise problem

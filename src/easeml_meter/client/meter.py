@@ -46,7 +46,6 @@ from easeml_meter.errors import (
     InvalidInput,
     MeterError,
     StorageError,
-    UnderWay,
     Unreachable,
     WrongPhase,
     error_named,
@@ -208,6 +207,7 @@ class RemoteMeter(MeterVerbs):
                 "keep_unknown_labels": keep_unknown_labels,
             },
             content=encrypt_labels(asked, path),
+            slow=True,
         )
         return replace(asked.order, given_at=given["given_at"])
 
@@ -272,11 +272,17 @@ class RemoteMeter(MeterVerbs):
             model=model,
             note=note,
             link=link,
+            seen=self._seen_sets,
             options=({"once": True} if once else {}) | _tenant(tenant),
             tenant=_tenant(tenant),
             conditions=conditions,
         )
         return signal_from_json(answer["signal"], self.spec)
+
+    def _seen_sets(self) -> dict[str, int]:
+        numbers = [int(each["number"]) for each in self._validations()]
+        found = {"validation_set": numbers[-1]} if numbers else {}
+        return {"test_set": int(self._get()["generation"]), **found}
 
     def check_any(
         self,
@@ -339,7 +345,7 @@ class RemoteMeter(MeterVerbs):
         # Before the test set is released: a folder that cannot be written is found out in time.
         folder = new_folder(Path("released", str(number)))
         place = self._at("test-sets", number, "release")
-        answer = self._connection.call("POST", place)
+        answer = self._connection.call("POST", place, slow=True)
         started = time.monotonic()
         while answer.get("state") == "waiting":  # models run once more, on a worker
             self.progress(_RELEASING, time.monotonic() - started, 0)
@@ -431,8 +437,8 @@ class RemoteMeter(MeterVerbs):
         self.progress("taking it in", 0, 0)
         asked = {"upload": upload, "part": part, **asdict(decisions)}
         try:
-            added = self._connection.call("POST", self._at("test-sets"), json=asked)
-        except (Unreachable, UnderWay, StorageError):  # it may be taken in all the same
+            added = self._connection.call("POST", self._at("test-sets"), json=asked, slow=True)
+        except (Unreachable, StorageError):  # it may be taken in all the same
             raise
         except MeterError:
             self._connection.discard(self._at("uploads", upload))
@@ -462,6 +468,7 @@ class RemoteMeter(MeterVerbs):
                 self._at("validation-sets"),
                 params={**params, "suffix": suffix},
                 content=_content(path),
+                slow=True,
             )
         except InvalidInput as error:
             raise submissions.renamed(error, {f"validation.{suffix}": path}) from None

@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -57,13 +57,15 @@ def submit(
     model: str,
     note: str,
     link: str,
+    seen: Callable[[], Mapping[str, int]],
     options: Mapping[str, Any],
     tenant: dict[str, int],
     conditions: Conditions,
 ) -> dict[str, Any]:
     """Submit, and return what the server shows of it once it is answered.
 
-    `options` go with the request, `tenant` with those that look after it.
+    `options` go with the request, `tenant` with those that look after it; `seen` returns the sets
+    in use, which are read once, so that every try is the same submission.
 
     Raises:
         InvalidInput: the submission cannot be measured; files are named as they are named here.
@@ -74,11 +76,12 @@ def submit(
     files = submitted.files()
     conditions.progress(SENDING, 0, 0)
     noted = {name: said for name, said in (("note", note), ("link", link)) if said}
-    params = {"model": model, **noted, **submitted.options(), **options}
+    params = {"model": model, **noted, **submitted.options(), **options, **seen()}
     try:
         # Until the server has said its id, a submission cannot be taken back.
         with _uninterrupted() as interrupts:
-            answer = connection.call("POST", place, params=params, content=submitted.packed())
+            content = submitted.packed()
+            answer = connection.call("POST", place, params=params, content=content, slow=True)
     except InvalidInput as error:
         raise renamed(error, files) from None
     own = f"{place}/{answer['id']}"
@@ -110,7 +113,8 @@ def check(
     conditions.progress(SENDING, 0, 0)
     params = {**submitted.options(), **options}
     try:
-        found = connection.call("POST", place, params=params, content=submitted.packed())
+        content = submitted.packed()
+        found = connection.call("POST", place, params=params, content=content, slow=True)
     except InvalidInput as error:
         raise renamed(error, files) from None
     return CheckedSubmission.from_json(found)

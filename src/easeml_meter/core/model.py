@@ -133,6 +133,8 @@ class Upload:
     name: str
     size: int
     created_at: str
+    digest: str | None = None
+    """Of the file, once it was taken in; until the upload is swept, it says what became of it."""
 
 
 @dataclass(frozen=True, slots=True)

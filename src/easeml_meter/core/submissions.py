@@ -30,6 +30,9 @@ TOKEN = "token"  # noqa: S105 - the name of an option
 NOTE, LINK = "note", "link"
 """The options that are noted on it."""
 
+BYTES = "bytes"
+"""The option that names the bytes of a model: the same ones, while it waits, are that model."""
+
 WAITS = (1, 5, 15, 60, 300, 900, 1800, 3600, 14400)
 """Seconds in the queue: the bounds between which waits are counted, for operators."""
 

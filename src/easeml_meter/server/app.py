@@ -8,22 +8,21 @@ from fastapi import FastAPI
 
 from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS, document
-from easeml_meter.server.auth import callers
-from easeml_meter.server.batching import Batches
 from easeml_meter.server.errors import PREFIX
-from easeml_meter.server.idempotency import KeyBatches
 from easeml_meter.server.limits import Apart, RateLimits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.middleware import Frame
 from easeml_meter.server.oidc import provider_of
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.place import Site
-from easeml_meter.service.submissions import queue
 from easeml_meter.version import __version__
 
+_SUBMITTED_AT_ONCE = 16
+"""Submissions that are measured or wait for their meter's lock at the same time."""
 
-def create_app(site: Site, settings: Settings, *, server: int | None = None) -> FastAPI:
-    """Return the application that serves a site, as the process of a number.
+
+def create_app(site: Site, settings: Settings) -> FastAPI:
+    """Return the application that serves a site.
 
     `app.state.stopping` is set when the server stops; requests that wait for something look at it.
     `app.state.worker` is called when a submission was queued, if this process answers them itself.
@@ -44,14 +43,12 @@ def create_app(site: Site, settings: Settings, *, server: int | None = None) -> 
     app.state.limits = RateLimits(settings)
     app.state.hashing = Apart()
     app.state.labeling = Apart()
+    app.state.submitting = Apart(_SUBMITTED_AT_ONCE)
     app.state.providing = Apart()
     app.state.provider = provider_of(settings)
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()
     app.state.worker = None
-    app.state.callers = callers(site)
-    app.state.submissions = Batches(queue.accept_all, sized=app.state.metrics.count_batch)
-    app.state.keys = KeyBatches(site, server)
     errors.install(app)
     app.include_router(health.router)
     for router in ROUTERS:

@@ -12,14 +12,13 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from easeml_meter.checks import is_id
 from easeml_meter.errors import Unauthenticated
-from easeml_meter.server.batching import Batches
 from easeml_meter.server.limits import USER
 from easeml_meter.server.parameters import MeterKey, Tenant, UserKey
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor, Permission
 from easeml_meter.service.meters import find_meter
 from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.tokens import Caller, recognize_all
+from easeml_meter.service.tokens import Caller, recognize
 from easeml_meter.service.users import find_user
 
 
@@ -40,11 +39,6 @@ SiteHere = Annotated[Site, Depends(the_site)]
 SettingsHere = Annotated[Settings, Depends(the_settings)]
 
 
-def callers(site: Site) -> Batches[None, str, Caller]:
-    """Return what recognizes tokens: those that arrive together, in one query."""
-    return Batches(lambda _, tokens: recognize_all(ANYONE, site, tokens), patience=False)
-
-
 class FindCaller(SecurityBase):
     """Finds out who asks, by the bearer token."""
 
@@ -54,7 +48,8 @@ class FindCaller(SecurityBase):
 
     async def __call__(self, request: Request) -> Caller:
         """Return the caller."""
-        return noted(request, await request.app.state.callers(None, token_of(request)))
+        site, token = request.app.state.site, token_of(request)
+        return noted(request, await run_in_threadpool(recognize, ANYONE, site, token))
 
 
 def token_of(request: Request) -> str:

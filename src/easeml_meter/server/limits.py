@@ -175,8 +175,8 @@ class Waits:
 class Apart:
     """Runs slow work of one kind in threads of its own: others never wait for a thread."""
 
-    def __init__(self) -> None:
-        self._turns = CapacityLimiter(4)
+    def __init__(self, at_once: int = 4) -> None:
+        self._turns = CapacityLimiter(at_once)
 
     async def __call__(self, work: Callable[[], Result]) -> Result:
         """Return the result of `work`, when it has had its turn."""

@@ -27,7 +27,6 @@ from easeml_meter.service.metrics import Totals, totals
 from easeml_meter.service.place import Site
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_SIZES = (1, 2, 4, 8, 16, 32)
 
 # Nobody asks when the first request of a route came, and it would be a metric more for each.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -47,12 +46,6 @@ class Metrics:
             ("method", "route", "status"),
             registry=self._counted,
         )
-        self._batches = Histogram(
-            "meter_batch_size",
-            "Submissions accepted together.",
-            buckets=_SIZES,
-            registry=self._counted,
-        )
         self._failed_logins = Counter(
             "meter_failed_logins_total", "Wrong names or passwords.", registry=self._counted
         )
@@ -68,10 +61,6 @@ class Metrics:
         """Count an answer, and how long it took."""
         self._requests.labels(method, route, status).inc()
         self._seconds.labels(method, route).observe(seconds)
-
-    def count_batch(self, size: int) -> None:
-        """Count submissions that were accepted together."""
-        self._batches.observe(size)
 
     def count_failed_login(self) -> None:
         """Count a wrong name or password."""

@@ -19,7 +19,6 @@ from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
 from easeml_meter.server.connections import StrictProtocol
-from easeml_meter.server.idempotency import forget_old_keys
 from easeml_meter.server.request_ids import Peers
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
@@ -78,19 +77,19 @@ def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: boo
     logs.configure(settings.log_level)
     apart.start()  # before there is a key, a database or a thread
     sender = _sender(settings)  # wrong settings are told now, not when the first mail is due
-    with _in_use(settings) as server:
-        _serve(settings, sender, tell, server=server, new_admin_token=new_admin_token)
+    with _in_use(settings):
+        _serve(settings, sender, tell, new_admin_token=new_admin_token)
 
 
 @contextmanager
-def _in_use(settings: Settings) -> Iterator[int]:
+def _in_use(settings: Settings) -> Iterator[None]:
     """Lock the database before it is opened: a newer program would upgrade its tables."""
     with ExitStack() as held:
         try:
-            server = held.enter_context(in_use(settings.database_url))
+            held.enter_context(in_use(settings.database_url))
         except OSError as error:
             raise unusable(settings.folder, error) from error
-        yield server
+        yield
 
 
 def _serve(
@@ -98,14 +97,13 @@ def _serve(
     sender: Sender,
     tell: Callable[[str], None],
     *,
-    server: int,
     new_admin_token: bool,
 ) -> None:
     clear_runs()  # what a server that was killed left of the models that it ran
     site = open_site(settings)
     try:
         worker.prepare(site)
-        app = create_app(site, settings, server=server)
+        app = create_app(site, settings)
         config = _config(app, settings)
         with _listen(settings) as listening, _background(app, sender):
 
@@ -242,7 +240,6 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
 
     def housekeeping() -> None:
         sweep_uploads(SYSTEM, site, settings.folder / "uploads")
-        forget_old_keys(site)
         with site.writing() as books:
             forget_guesses(books, site.clock())
 
@@ -250,7 +247,6 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
         threading.Thread(target=_every, args=(seconds, work, stopping), daemon=True)
         for seconds, work in (
             (_OFTEN, collecting),
-            (_OFTEN, app.state.keys.free_left),
             (_HOUR, housekeeping),
         )
     ]

@@ -26,7 +26,6 @@ from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.holdings import named_files
 from easeml_meter.service.place import Clock, Home, Site, Workspace
-from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import LINES, SUFFIX, entries_in
@@ -168,7 +167,7 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
         lines = files.lines(name)
         writer.lines(f"{prefix}/{name}", lines)
         if name.endswith(SUFFIX):
-            single |= {file_of(entry.blob) for entry in entries_in(lines) if entry.blob}
+            single |= {entry.blob for entry in entries_in(lines) if entry.blob}
     for name in sorted(name for name in single if not name.endswith(LINES)):
         try:
             with files.local(name) as path, path.open("rb") as source:

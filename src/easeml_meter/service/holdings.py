@@ -15,7 +15,6 @@ from easeml_meter.core.model import Event, TestSet
 from easeml_meter.errors import MeterError, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import ORDERS, TEST_SETS, Site, Workspace
-from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.submissions.waiting import order_files
 from easeml_meter.service.testsets.release import TEST_SET, released_folder
@@ -33,7 +32,7 @@ Check = Callable[[str], str | None]
 def named_files(books: Books, state: MeterState) -> set[str]:
     """Return the files that the books name; folders, which end in a slash, go as a whole."""
     meter, rows = state.meter.id, state.generations
-    named = {f"{TEST_SETS}/", f"{ORDERS}/"} | {file_of(name) for name in books.copies.files(meter)}
+    named = {f"{TEST_SETS}/", f"{ORDERS}/"} | books.copies.files(meter)
     named |= set(batch_files(state))
     # Parts that were merged into a test set are gone.
     waiting = [row for row in rows if row.rows is None]
@@ -75,7 +74,7 @@ def _checks(space: Workspace, books: Books, state: MeterState) -> tuple[dict[str
     # A new key changes the end of a sealed file, and with it the digest of all of it.
     same_key = not books.audit.of(meter, Event.KEY_CHANGED)
     for row in state.generations:
-        kept = {file_of(entry.blob) for entry in books.entries.all(meter, row.number) if entry.blob}
+        kept = {entry.blob for entry in books.entries.all(meter, row.number) if entry.blob}
         wrapped = kept.union(order_files(books, row))
         own: dict[str, Check] = dict.fromkeys(wrapped, partial(_check_wrapped, space))
         if row.blob:

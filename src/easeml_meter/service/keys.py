@@ -7,11 +7,10 @@ the new one, and in the end it forgets the former.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from easeml_meter.core.model import Event
@@ -86,8 +85,6 @@ def rotate_key(actor: Actor, place: Place, key: Path, site: Site | None = None) 
                 unopened.append(name)
         with place.store.writing(meter) as books:
             _note(space, books, meter, identity.recipient, former.recipient)
-    with place.store.writing() as books:
-        _reseal_answers(books, identity)
     kept = key.with_name(f"{key.name}.{former.recipient[:12]}")
     if not kept.exists():
         former.write(kept)
@@ -130,17 +127,6 @@ def _rewrapped(content: bytes, identity: Identity) -> bytes | None:
         unwrap(content, identity.alone())
         return None
     return wrap(unwrap(content, identity), [identity.recipient])
-
-
-def _reseal_answers(books: Books, identity: Identity) -> None:
-    """Seal again the stored answers to requests that only the server may read."""
-    again = []
-    for request in books.idempotency.texts():
-        with suppress(VaultError, ValueError):
-            fresh = _rewrapped(base64.b64decode(request.body, validate=True), identity)
-            if fresh is not None:
-                again.append(replace(request, body=base64.b64encode(fresh).decode()))
-    books.idempotency.put(again)
 
 
 def _note(space: Workspace, books: Books, meter: str, recipient: str, before: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -92,53 +92,40 @@ class Caller:
 
 
 @needs(Permission.SIGN_IN)
-def recognize(actor: Actor, site: Site, secret: str) -> Caller:
+def recognize(_actor: Actor, site: Site, secret: str) -> Caller:
     """Return the caller who holds a token.
 
     Raises:
         Unauthenticated: the token is unknown, revoked or expired, or its account is disabled.
     """
-    (outcome,) = recognize_all(actor, site, [secret])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
-@needs(Permission.SIGN_IN)
-def recognize_all(_actor: Actor, site: Site, given: Sequence[str]) -> list[Caller | Exception]:
-    """Return the caller who holds each token, or why there is none.
-
-    Tokens are found by their digests, so the time this takes says nothing about other tokens.
-    """
     # Nothing is remembered between requests: a token that was revoked, or a seat that was taken,
-    # here or by another process, counts at once.
-    digests = [_digest(secret) for secret in given]
-    # A single query needs no snapshot: without a transaction, it is one trip to the database.
+    # here or by another process, counts at once. A token is found by its digest, so the time this
+    # takes says nothing about other tokens. A single query needs no snapshot: without a
+    # transaction, it is one trip to the database.
     with site.store.asking() as books:
-        holders = books.tokens.holders(set(digests))
-    return [_caller(site, holders.get(digest)) for digest in digests]
+        holder = books.tokens.holder(_digest(secret))
+    return _caller(site, holder)
 
 
 def holder_of(site: Site, secret: str) -> Holder | None:
     """Return a token of any kind, with its user and the user's seats, if there is one."""
-    digest = _digest(secret)
     with site.reading() as books:
-        return books.tokens.holders({digest}).get(digest)
+        return books.tokens.holder(_digest(secret))
 
 
-def _caller(site: Site, holder: Holder | None) -> Caller | Unauthenticated:
+def _caller(site: Site, holder: Holder | None) -> Caller:
     if holder is None:
-        return Unauthenticated("the token is not known: log in again")
+        raise Unauthenticated("the token is not known: log in again")
     token, user, seats = holder
     # An invitation sets a password, once. Until then it must not act as its user.
     if token.kind == INVITATION:
-        return Unauthenticated("this is an invitation: open its link in a browser")
+        raise Unauthenticated("this is an invitation: open its link in a browser")
     if token.revoked_at is not None:
-        return Unauthenticated("the token was revoked: log in again")
+        raise Unauthenticated("the token was revoked: log in again")
     if token.expires_at <= site.now():
-        return Unauthenticated("the token has expired: log in again")
+        raise Unauthenticated("the token has expired: log in again")
     if user.disabled:
-        return Unauthenticated("the account is disabled: ask an admin")
+        raise Unauthenticated("the account is disabled: ask an admin")
     return Caller(user, token, seats)
 
 

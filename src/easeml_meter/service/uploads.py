@@ -22,13 +22,15 @@ from easeml_meter.errors import MeterError, NotFound, TooLarge, TooMany, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.room import MOST_UPLOADS
-from easeml_meter.service.testsets.parts import add_labels
+from easeml_meter.service.testsets.parts import add_labels, taken_in
 from easeml_meter.service.testsets.reuse import UNDECIDED, LabelerDecisions
+from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import unusable
+from easeml_meter.tables.files import file_digest
 from easeml_meter.vault.containers import begins_container
 
 KEPT = timedelta(days=1)
-"""How long an upload that nobody finishes is kept."""
+"""How long an upload is kept that nobody finishes, and what became of one that was finished."""
 LARGEST = 1 << 37
 PIECE = 4 << 20
 """Bytes of every piece but the last."""
@@ -54,7 +56,9 @@ class Inbox:
         return self if beside is None else replace(self, space=beside(meter))
 
     def arrived(self, upload: Upload) -> int:
-        """Return how many bytes are here, on disk: all from the first one on."""
+        """Return how many bytes are here, on disk, or were taken in: all from the first one on."""
+        if upload.digest:
+            return upload.size
         return min(len(self.space.files.names(_folder(upload))) * PIECE, upload.size)
 
     def check_room(self, size: int) -> None:
@@ -104,11 +108,15 @@ def begin_upload(actor: Actor, inbox: Inbox, name: str, size: int) -> Upload:
     # Before the lock: there may be many pieces to look at, and everybody else would wait.
     arrived = _arrived(inbox, size)
     with space.writing() as books:
-        _check_room(actor, inbox, books.uploads.all(), arrived, size)
+        _check_room(actor, inbox, _unfinished(books), arrived, size)
         meter = books.meters.get(space.meter).id
         upload = Upload(secrets.token_hex(16), meter, actor.user, name, size, space.now())
         books.uploads.add(upload)
     return upload
+
+
+def _unfinished(books: Books) -> list[Upload]:
+    return [each for each in books.uploads.all() if not each.digest]
 
 
 def _arrived(inbox: Inbox, size: int) -> dict[str, int]:
@@ -120,7 +128,7 @@ def _arrived(inbox: Inbox, size: int) -> dict[str, int]:
     if room is None:
         return {}
     with inbox.space.reading() as books:
-        unfinished = books.uploads.all()
+        unfinished = _unfinished(books)
     coming = size + sum(each.size for each in unfinished)
     found: dict[str, int] = {}
     for each in sorted(unfinished, key=lambda each: each.size, reverse=True)[:_MOST_COUNTED]:
@@ -186,7 +194,8 @@ def receive_piece(
     # Whoever removes an upload takes its row first and then lists its pieces. This one was there in
     # time to be listed, or else the row is gone now.
     with inbox.space.reading() as books:
-        gone = books.uploads.get(upload.id) is None
+        row = books.uploads.get(upload.id)
+    gone = row is None or row.digest is not None
     if gone:
         files.remove(_name(upload, offset))
     return upload
@@ -201,21 +210,40 @@ def finish_upload(
     *,
     part: bool = False,
 ) -> LabelRequest:
-    """Take in the labels that were uploaded, as `add_labels` does.
+    """Take in the labels that were uploaded, as `add_labels` does; done before, say so again.
 
     Raises:
         NotFound: there is no such upload of the actor's.
         MeterError: not all of it is here, or what `add_labels` raises; the upload is then kept.
     """
     upload = find_upload(actor, inbox, identifier)
+    if upload.digest:
+        if (before := taken_in(actor, inbox.space, upload.digest)) is not None:
+            return before
+        raise MeterError("upload: what it became was withdrawn: send it again")
     here = inbox.arrived(upload)
     if here != upload.size:
         raise MeterError(f"upload: {here:,} of {upload.size:,} bytes have arrived: send the rest")
     inbox.check_room(upload.size)
     with inbox.whole(upload) as path:
-        added = add_labels(actor, inbox.space, path, decisions, part=part)
-    _remove(inbox, upload)
+        added = _take_in(actor, inbox.space, path, decisions, part=part)
+        digest = file_digest(path)
+    with inbox.space.writing() as books:
+        books.uploads.take(upload.id, digest)
+    _remove_pieces(inbox, upload)
     return added
+
+
+def _take_in(
+    actor: Actor, space: Workspace, path: Path, decisions: LabelerDecisions, *, part: bool
+) -> LabelRequest:
+    """Take in labels; the same file once more is what it became."""
+    try:
+        return add_labels(actor, space, path, decisions, part=part)
+    except MeterError:
+        if (before := taken_in(actor, space, file_digest(path))) is None:
+            raise
+        return before
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -246,7 +274,7 @@ def take_in_whole(
             path.write_bytes(content)
         except OSError as error:
             raise unusable(path.parent, error) from error
-        return add_labels(actor, inbox.space, path, decisions, part=part)
+        return _take_in(actor, inbox.space, path, decisions, part=part)
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -261,7 +289,7 @@ def cancel_upload(actor: Actor, inbox: Inbox, identifier: str) -> None:
 
 @needs(Permission.MANAGE)
 def sweep_uploads(_: Actor, site: Site, folder: Path) -> None:
-    """Forget the uploads of all meters that nobody finished."""
+    """Forget the old uploads of all meters, finished or not."""
     oldest = stamp(site.clock() - KEPT)
     with site.reading() as books:
         old = books.uploads.before(oldest)
@@ -292,5 +320,9 @@ def _remove(inbox: Inbox, upload: Upload) -> None:
     # The row first: whoever still sends a piece finds no upload, and does not finish half of one.
     with inbox.space.writing() as books:
         books.uploads.remove(upload.id)
+    _remove_pieces(inbox, upload)
+
+
+def _remove_pieces(inbox: Inbox, upload: Upload) -> None:
     for name in inbox.space.files.names(_folder(upload)):
         inbox.space.files.remove(f"{_folder(upload)}/{name}")

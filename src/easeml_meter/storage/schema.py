@@ -209,6 +209,7 @@ uploads = sa.Table(
     sa.Column("name", sa.String(200), nullable=False),
     sa.Column("size", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("digest", sa.String(64)),  # of the file, once it was taken in
 )
 
 parts = sa.Table(
@@ -255,19 +256,6 @@ queue_waits = sa.Table(
     sa.Column("bound", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("submissions", sa.BigInteger, nullable=False),
     sa.Column("seconds", sa.Float, nullable=False),
-)
-
-idempotency = sa.Table(
-    "idempotency",
-    metadata,
-    sa.Column("user", sa.String(32), primary_key=True),
-    sa.Column("key", sa.String(200), primary_key=True),
-    sa.Column("request", sa.String(64), nullable=False),  # digest of method, path and body
-    sa.Column("status", sa.Integer),  # None: under way, and nothing of it counts yet
-    sa.Column("body", sa.JSON),
-    sa.Column("created_at", sa.String(32), nullable=False),
-    # That carries it out; 0: nobody does. None: its answer is kept, or an earlier version has it.
-    sa.Column("server", sa.BigInteger),
 )
 
 deliveries = sa.Table(

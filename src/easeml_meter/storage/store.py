@@ -14,22 +14,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import select
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
-from easeml_meter.core.idempotency import KeyedRequest
-from easeml_meter.errors import StorageError, UnderWay, invalid
+from easeml_meter.errors import StorageError, invalid
 from easeml_meter.storage import schema
 from easeml_meter.storage.books import BEGIN, Books, taking_lock
 
@@ -56,27 +53,9 @@ _STILL_THERE = sa.text("SELECT 1")
 _NUMBER = int.from_bytes(b"meterdb")
 _ALONE = sa.text(f"SELECT pg_try_advisory_lock({_NUMBER})")
 _TOGETHER = sa.text(f"SELECT pg_try_advisory_lock_shared({_NUMBER})")
-_HERE = sa.text("SELECT pg_try_advisory_lock_shared(:number)")
 _GONE = sa.text("SELECT pg_advisory_unlock_all()")
 _ESCAPED = "write @ in a password as %40"
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
-
-
-_CARRIED_OUT: ContextVar[KeyedRequest | None] = ContextVar("carried_out", default=None)
-
-
-@contextmanager
-def carrying_out(request: KeyedRequest) -> Iterator[None]:
-    """Let what this thread writes count as done for a request with a key.
-
-    Whoever repeats the request after a crash then knows whether anything of it counts. A
-    transaction is refused once another one has begun the request again.
-    """
-    before = _CARRIED_OUT.set(request.committed())
-    try:
-        yield
-    finally:
-        _CARRIED_OUT.reset(before)
 
 
 class Store:
@@ -147,9 +126,6 @@ class Store:
         # First the turn, then the lock of the database: whoever waits holds neither connection nor
         # lock.
         with self._turn, self._connection(self._locked(meter)) as books:
-            request = _CARRIED_OUT.get()
-            if request is not None and not books.idempotency.commit(request):
-                raise UnderWay("Idempotency-Key: that request was begun again: ask again")
             yield books
 
     def reading(self) -> AbstractContextManager[Books]:
@@ -208,18 +184,16 @@ def sqlite_url(path: Path) -> str:
 
 
 @contextmanager
-def in_use(url: str) -> Iterator[int]:
+def in_use(url: str) -> Iterator[None]:
     """Keep restores away from a database, and from SQLite every other server; make its folder.
 
-    The operating system, or PostgreSQL, frees the lock when the process ends, however it ends. What
-    is yielded is the number by which other processes can tell whether this one is alive.
+    The operating system, or PostgreSQL, frees the lock when the process ends, however it ends.
 
     Raises:
         StorageError: a restore uses the database, or on SQLite another server.
     """
-    number = secrets.randbits(62)
-    with _alone_on_sqlite(url) if _is_sqlite(url) else _Present(url, number):
-        yield number
+    with _alone_on_sqlite(url) if _is_sqlite(url) else _Present(url):
+        yield
 
 
 @contextmanager
@@ -252,14 +226,13 @@ def alone(url: str) -> Iterator[None]:
 
 
 class _Present:
-    """Holds a lock of PostgreSQL that all servers and workers share, and one of its own number.
+    """Holds a lock of PostgreSQL that all servers and workers share.
 
     A session that ends, as with a restart of the database, takes its locks along: they are taken
     again.
     """
 
-    def __init__(self, url: str, number: int) -> None:
-        self._number = number
+    def __init__(self, url: str) -> None:
         self._engine = _engine(url)
         self._connection: sa.Connection | None = None
         self._stopping = threading.Event()
@@ -285,8 +258,6 @@ class _Present:
         if not connection.execute(_TOGETHER).scalar_one():
             connection.close()
             return False
-        # Shared, though nobody shares it: a session that was cut off may hold it for a while.
-        connection.execute(_HERE, {"number": self._number})
         self._connection = connection
         return True
 
@@ -298,8 +269,8 @@ class _Present:
             except sa.exc.DBAPIError:
                 self._connection = None
             if self._connection is None:
-                # At once: without the lock, others take this server for dead. If the database is
-                # away, it comes back, or nothing works.
+                # At once: without the lock, a restore may begin. If the database is away, it comes
+                # back, or nothing works.
                 with suppress(sa.exc.DBAPIError):
                     self._take()
         if self._connection is not None:

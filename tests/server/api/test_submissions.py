@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.server.driving import VALIDATION, begin, packed, parquet, predictions, submission, submit
+from tests.server.driving import (
+    VALIDATION,
+    add,
+    begin,
+    give_validation,
+    packed,
+    parquet,
+    predictions,
+    sealed,
+    submission,
+    submit,
+)
 from tests.server.helpers import Served, serve
-from tests.service.helpers import Labels, small_spec
+from tests.service.helpers import Labels, rows, small_spec
+
+from easeml_meter.errors import StorageError
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.store import Store
 
 SPEC = small_spec(tenants=(2, 2), inputs="public")
 
@@ -48,33 +67,102 @@ def test_the_same_bytes_are_charged_once(served: Served, meter: str, labels: Lab
     assert again["signal"]["steps_left"] == first["signal"]["steps_left"]
 
 
-def test_a_key_brings_back_the_stored_answer(served: Served, meter: str, labels: Labels) -> None:
+# What names the sets that its sender saw is one submission, however often it is sent.
+SEEN = {"test_set": 1, "validation_set": 1}
+
+
+def test_a_repetition_is_free_after_the_validation_set_was_replaced(
+    served: Served, meter: str, labels: Labels
+) -> None:
+    """Before, it was another submission, measured on the new set, and charged."""
     developer = served.client("developer")
-    headers = {"Idempotency-Key": "one"}
-    first = submit(developer, meter, labels, headers=headers)
-    again = submit(developer, meter, labels, headers=headers)
-    assert again.headers["Idempotency-Replayed"] == "true"
-    assert again.json() == first.json()
-    other = submit(developer, meter, labels, errors=3, headers=headers)
-    assert (other.status_code, other.json()["error"]) == (409, "conflict")
+    first = submit(developer, meter, labels, params=SEEN)
+    assert first.status_code == 200, first.text
+    assert give_validation(developer, meter, seed=77).json()["number"] == 2
+    again = submit(developer, meter, labels, params=SEEN)
+    assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+    assert again.json()["signal"]["repeated"]
+    assert again.json()["signal"]["steps_left"] == first.json()["signal"]["steps_left"]
+    refused = submit(developer, meter, labels, errors=3, params=SEEN)  # was never answered on those
+    assert (refused.status_code, refused.json()["error"]) == (409, "wrong-time")
+    assert "test set 1 and validation set 2 are in use now" in refused.json()["message"]
     assert len(developer.get(f"/meters/{meter}/signals").json()["items"]) == 1
+    fresh = submit(developer, meter, labels, params={"test_set": 1, "validation_set": 2})
+    assert (fresh.json()["step"], fresh.json()["signal"]["repeated"]) == (2, False)
 
 
-def test_the_answer_under_a_key_is_kept_with_its_entry(
+def test_a_repetition_is_free_after_the_next_test_set_has_begun(
+    served: Served, meter: str, labels: Labels, tmp_path: Path
+) -> None:
+    """Before, it was another submission, measured on the next test set, and charged."""
+    developer = served.client("developer")
+    first = submit(developer, meter, labels, params=SEEN)
+    assert served.client("labeler").post(f"/meters/{meter}/test-sets/1/retire").is_success
+    content = sealed(served, meter, rows(labels, seed=4321), tmp_path, generation=2)
+    assert add(served.client("labeler"), meter, content).status_code == 201
+    again = submit(developer, meter, labels, params=SEEN)
+    assert (again.status_code, again.json()["id"]) == (200, first.json()["id"])
+    assert (again.json()["generation"], again.json()["signal"]["repeated"]) == (1, True)
+    refused = submit(developer, meter, labels, errors=3, params=SEEN)
+    assert (refused.status_code, refused.json()["error"]) == (409, "wrong-time")
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
+    for wrong in ({"test_set": 3}, {"validation_set": 9}, {"test_set": 2, "validation_set": 9}):
+        assert submit(developer, meter, labels, params=wrong).json()["error"] == "wrong-time"
+    assert submit(developer, meter, labels, params={"test_set": 2}).json()["generation"] == 2
+
+
+def test_of_many_clients_at_once_each_team_gets_what_is_left_and_no_more(
+    served_on_each_database: Served, tmp_path: Path
+) -> None:
+    served = served_on_each_database
+    meter = served.add_meter(small_spec(steps=5, tenants=(3, 2)))
+    labels = begin(served, meter, tmp_path)
+
+    def send(number: int) -> tuple[int, int, Any]:
+        team = 1 + number % 2
+        client = served.client("developer" if team == 1 else "developer2")
+        answer = submit(client, meter, labels, errors=number // 2, salt=str(number // 4))
+        return team, answer.status_code, answer.json().get("step") or answer.json()["error"]
+
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(send, range(32)))
+    for team, steps in ((1, 3), (2, 2)):
+        told = [step for each, status, step in found if (each, status) == (team, 200)]
+        assert sorted({*told}) == list(range(1, steps + 1))
+        refused = {(status, error) for each, status, error in found if each == team} - {
+            (200, step) for step in told
+        }
+        assert refused == {(409, "spent")}
+    with served.site.reading() as books:
+        entries = books.entries.all(meter, 1)
+    assert [(each.tenant, each.step) for each in entries] == [
+        (1, 1),
+        (1, 2),
+        (1, 3),
+        (2, 1),
+        (2, 2),
+    ]
+    assert served.client("admin").get(f"/meters/{meter}/audit").json()["sound"]
+
+
+def test_an_answer_whose_commit_was_not_heard_is_charged_once(
     served: Served, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before, a server that died after the entry had not yet kept the answer under the key."""
-    developer, headers = served.client("developer"), {"Idempotency-Key": "one"}
+    original, developer = Store.writing, served.client("developer")
 
-    def die(*_: object) -> None:
-        raise AssertionError("a second transaction")
+    @contextmanager
+    def unheard(self: Store, meter: str | None = None) -> Iterator[Books]:
+        with original(self, meter) as books:
+            yield books
+        raise StorageError("the books cannot be used: server closed the connection")
 
-    monkeypatch.setattr(served.app.state.keys, "finished", die)
-    first = submit(developer, meter, labels, headers=headers)
-    assert first.status_code == 200, first.text
-    again = submit(developer, meter, labels, headers=headers)
-    assert again.headers["Idempotency-Replayed"] == "true"
-    assert again.json() == first.json()
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "writing", unheard)
+        assert submit(developer, meter, labels, params=SEEN).status_code == 503
+    again = submit(developer, meter, labels, params=SEEN)
+    assert (again.status_code, again.json()["step"]) == (200, 1)
+    assert again.json()["signal"]["repeated"]
+    assert len(developer.get(f"/meters/{meter}/signals").json()["items"]) == 1
 
 
 def test_tenants_are_apart(served: Served, meter: str, labels: Labels) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tests.server.driving import upload
+from tests.server.driving import sealed, upload
 from tests.server.helpers import Served, serve
-from tests.service.helpers import Clock
+from tests.service.helpers import Clock, rows
 
 from easeml_meter.core.people import Role
 from easeml_meter.service import seats, uploads
@@ -120,3 +121,27 @@ def test_an_upload_can_be_cancelled(served: Served, meter: str, inbox: Inbox) ->
     assert labeler.delete(path).status_code == 204
     assert labeler.get(path).status_code == 404
     assert inbox.space.files.names(f"uploads/{path.rpartition('/')[2]}") == []
+
+
+def test_a_finished_upload_keeps_what_it_became(
+    served: Served, meter: str, tmp_path: Path, inbox: Inbox, clock: Clock
+) -> None:
+    """Whoever missed the answer asks again: until the upload is swept, and by the same file."""
+    labels = np.random.default_rng(1).integers(0, 2, 200)
+    labeler, path = served.client("labeler"), f"/meters/{meter}/test-sets"
+    (request,) = labeler.get(f"/meters/{meter}/requests").json()["items"]
+    table = rows(labels[: request["labels_needed"]], seed=1)
+    for start, end in ((0, 10), (10, len(table))):  # a part, and the one that makes them enough
+        content = sealed(served, meter, table[start:end], tmp_path)
+        asked = {"upload": upload(labeler, meter, content), "ids_renumbered": True}
+        added = labeler.post(path, json=asked)
+        assert (added.status_code, added.json()["labels_here"]) == (201, end)
+        again = labeler.post(path, json=asked)
+        assert (again.status_code, again.json()) == (201, added.json())
+        file = labeler.post(f"{path}/file", content=content)
+        assert (file.status_code, file.json()) == (201, added.json())
+        assert not inbox.space.files.names(f"uploads/{asked['upload']}")
+    assert added.json()["phase"] == "active"
+    clock.moment += 2 * uploads.KEPT
+    uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
+    assert labeler.post(path, json=asked).status_code == 404

@@ -26,15 +26,11 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import true_gap
-from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.ids import RowMatching
-from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import kinds
-from easeml_meter.service.submissions.answering import Submission, answer_all
-from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_most
 
@@ -200,17 +196,6 @@ def test_once_is_for_the_same_team_and_validation_set(tmp_path: Path) -> None:
     session.meter.replace_validation(tmp_path / "other.parquet")
     fresh = session.submit(7, 0, model="m", once=True, tenant=1)
     assert (fresh.by_name, fresh.step) == (False, 2)
-
-
-def test_one_name_in_one_batch_is_answered_once(tmp_path: Path) -> None:
-    session = make_session(tmp_path)
-    batch = [
-        Submission(PredictionFiles(*session.files(errors, 0)), "nightly", once=True)
-        for errors in (1, 2, 3)
-    ]
-    outcomes = answer_all(SYSTEM, session.meter.workspace, batch)
-    assert [isinstance(each, Signal) and each.by_name for each in outcomes] == [False, True, True]
-    assert session.meter.status().steps_left == 3
 
 
 def test_the_incremental_meter_tells_the_worst_so_far_and_can_be_reset(tmp_path: Path) -> None:

@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.service.helpers import Labels, Session, make_session, small_spec, with_errors
+from tests.service.helpers import Labels, Session, make_session, with_errors
 from tests.service.sites import make_room, make_site, same_key
 from tests.storage.examples import ENTRY
 
 from easeml_meter.core.model import Entry
-from easeml_meter.core.views import Signal
 from easeml_meter.errors import VaultError
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.ids import IN_ORDER
@@ -28,8 +27,8 @@ from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.restore import restore
-from easeml_meter.service.submissions.answering import Submission, answer_all
-from easeml_meter.service.submissions.keeping import Keeping, Kept, file_of, read_kept
+from easeml_meter.service.submissions.answering import Submission
+from easeml_meter.service.submissions.keeping import Keeping, Kept, read_kept
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import Identity
@@ -49,16 +48,16 @@ def kept(content: bytes, suffix: str = ".parquet", stem: str = "a") -> Kept:
     return Kept(stem * 64, suffix, content)
 
 
-def keep(space: Workspace, together: list[Kept]) -> list[str]:
-    with Keeping(space, together) as keeping:
+def keep(space: Workspace, kept: Kept) -> str:
+    with Keeping(space, kept) as keeping:
         keeping.wait()
-        return keeping.names
+        return keeping.name
 
 
 # --- Keeping and reading ---
 
 
-def test_several_lie_in_one_file_and_each_is_found(space: Workspace) -> None:
+def test_each_has_a_file_of_its_own_and_is_found(space: Workspace) -> None:
     several = [
         kept(b"first"),
         kept(b"the second", ".csv", "b"),
@@ -66,23 +65,17 @@ def test_several_lie_in_one_file_and_each_is_found(space: Workspace) -> None:
         kept(b"", ".jsonl", "d"),
         kept(b"no ending", "", "e"),
     ]
-    names = keep(space, several)
+    names = [keep(space, each) for each in several]
     assert [read_kept(space, name) for name in names] == [
         (each.content, each.suffix) for each in several
     ]
-    assert len(set(names)) == len(names)
-    (file,) = {file_of(name) for name in names}
-    assert space.files.names("predictions") == [file.removeprefix("predictions/")]
-
-
-def test_what_is_alone_has_a_file_of_its_own(space: Workspace) -> None:
-    (name,) = keep(space, [kept(b"alone", ".csv")])
-    assert file_of(name) == name
-    assert name == f"predictions/{'a' * 64}.csv.age"
-    assert read_kept(space, name) == (b"alone", ".csv")
+    assert names[1] == f"predictions/{'b' * 64}.csv.age"
+    assert sorted(f"predictions/{name}" for name in space.files.names("predictions")) == sorted(
+        names
+    )
     # After a crash it is written again, and does not lie there twice.
-    assert keep(space, [kept(b"alone", ".csv")]) == [name]
-    assert len(list(space.files.names("predictions"))) == 1
+    assert keep(space, several[1]) == names[1]
+    assert len(list(space.files.names("predictions"))) == len(names)
 
 
 def test_what_is_kept_for_other_sets_replaces_nothing(space: Workspace) -> None:
@@ -91,52 +84,39 @@ def test_what_is_kept_for_other_sets_replaces_nothing(space: Workspace) -> None:
     others = [replace(entry, generation=2), replace(entry, validation_set="c" * 64)]
     entries = [entry, *others, replace(entry, submission="d" * 64)]
     named = [
-        keep(space, [Kept.of(each, ".arrow", str(number).encode())])[0]
+        keep(space, Kept.of(each, ".arrow", str(number).encode()))
         for number, each in enumerate(entries)
     ]
     found = [(str(number).encode(), ".arrow") for number in range(4)]
     assert [read_kept(space, name) for name in named] == found
     # The same again is the same file: a crash leaves nothing behind.
-    assert keep(space, [Kept.of(entry, ".arrow", b"0")]) == named[:1]
-
-
-def test_batches_do_not_overwrite_each_other(space: Workspace) -> None:
-    """Also where they begin with the same submission."""
-    first = keep(space, [kept(b"one"), kept(b"two", stem="b")])
-    second = keep(space, [kept(b"one"), kept(b"three", stem="c")])
-    assert {file_of(name) for name in first}.isdisjoint(file_of(name) for name in second)
-    contents = [read_kept(space, name)[0] for name in (*first, *second)]
-    assert contents == [b"one", b"two", b"one", b"three"]
+    assert keep(space, Kept.of(entry, ".arrow", b"0")) == named[0]
 
 
 def test_nothing_to_keep_writes_nothing(space: Workspace) -> None:
-    assert keep(space, []) == []
-    assert list(space.files.names("predictions")) == []
+    with Keeping(space, None) as keeping:
+        keeping.wait()
+    assert (keeping.name, list(space.files.names("predictions"))) == ("", [])
 
 
 def test_it_lies_encrypted_under_the_key_of_the_meter(space: Workspace) -> None:
-    names = keep(space, [kept(b"the first secret"), kept(b"the second secret", stem="b")])
-    assert b"secret" not in space.files.read(file_of(names[0]))
+    name = keep(space, kept(b"the secret"))
+    assert b"secret" not in space.files.read(name)
     stranger = replace(space, open_identity=Identity.new)
     with pytest.raises(VaultError):
-        read_kept(stranger, names[1])
+        read_kept(stranger, name)
 
 
 def test_any_contents_come_back(space: Workspace) -> None:
     suffixes = st.sampled_from([".parquet", ".CSV", ".npy", ".onnx", ".tar", ""])
 
     @settings(max_examples=25)
-    @given(st.lists(st.tuples(st.binary(max_size=50), suffixes), min_size=2, max_size=6))
-    def check(each: list[tuple[bytes, str]]) -> None:
-        names = keep(space, [kept(content, suffix) for content, suffix in each])
-        assert [read_kept(space, name) for name in names] == each
+    @given(st.binary(max_size=50), suffixes)
+    def check(content: bytes, suffix: str) -> None:
+        name = keep(space, kept(content, suffix))
+        assert read_kept(space, name) == (content, suffix)
 
     check()
-
-
-@pytest.mark.parametrize("name", ["predictions/ab.csv.age", "predictions/ab.age", "x"])
-def test_the_file_of_an_older_entry_is_its_name(name: str) -> None:
-    assert file_of(name) == name
 
 
 # --- What becomes of it ---
@@ -174,14 +154,10 @@ def submissions(session: Session) -> list[Submission]:
     return made
 
 
-def submit_in(session: Session, *sizes: int) -> None:
-    """Hand the four in, in batches of these sizes."""
-    rest = submissions(session)
-    for size in sizes:
-        outcomes = answer_all(SYSTEM, session.meter.workspace, rest[:size])
-        assert all(isinstance(each, Signal) for each in outcomes), outcomes
-        rest = rest[size:]
-    assert not rest
+def submit_all(session: Session) -> None:
+    """Hand the four in."""
+    for each in submissions(session):
+        session.meter.submit_any(each.submitted, model=each.model)
 
 
 def entries_of(session: Session) -> list[Entry]:
@@ -196,22 +172,8 @@ def truth_of(session: Session) -> object:
     return written, session.meter.status(generation=1).retrospective
 
 
-@pytest.mark.parametrize("sizes", [(4,), (2, 2), (1, 3), (3, 1)], ids=str)
-def test_the_retrospective_is_that_of_single_submissions(
-    tmp_path: Path, sizes: tuple[int, ...]
-) -> None:
-    told = []
-    for name, chosen in {"one": (1, 1, 1, 1), "many": sizes}.items():
-        (tmp_path / name).mkdir()
-        session = make_session(tmp_path / name, small_spec())
-        submit_in(session, *chosen)
-        assert len({file_of(each.blob) for each in entries_of(session)}) == len(chosen)
-        told.append(truth_of(session))
-    assert told[0] == told[1]
-
-
 def test_the_retrospective_tells_the_truth(session: Session) -> None:
-    submit_in(session, 4)
+    submit_all(session)
     truth_of(session)
     n = len(session.test_labels)
     truths = session.meter.status(generation=1).retrospective
@@ -226,7 +188,7 @@ def test_the_retrospective_tells_the_truth(session: Session) -> None:
 
 def test_what_is_kept_are_the_bytes_that_came(session: Session) -> None:
     wanted = {each.model: each.submitted for each in submissions(session)}
-    submit_in(session, 3, 1)
+    submit_all(session)
     for entry in entries_of(session):
         came = wanted[entry.model]
         assert isinstance(came, PredictionFiles)
@@ -234,38 +196,15 @@ def test_what_is_kept_are_the_bytes_that_came(session: Session) -> None:
         assert found == (came.test.read_bytes(), came.test.suffix)
 
 
-def test_one_that_is_refused_shifts_no_other(session: Session) -> None:
-    """More are kept than are answered where the set is spent in the middle of a batch."""
-    n = len(session.test_labels)
-    four = submissions(session)
-    late = PredictionFiles(
-        parquet(with_errors(session.test_labels, 1), "late"),
-        parquet(session.validation_labels, "late"),
-        IN_ORDER,
-    )
-    order = [four[0], four[0], *four[1:], Submission(late, "late")]
-    outcomes = answer_all(SYSTEM, session.meter.workspace, order)
-    assert [isinstance(each, Signal) for each in outcomes] == [True] * 5 + [False]
-    truth_of(session)
-    truths = session.meter.status(generation=1).retrospective
-    assert [each and each.test_loss for each in truths] == [
-        pytest.approx(errors / n) for errors in (0, n // 5, n // 2, 3)
-    ]
-
-
-@pytest.mark.parametrize("sizes", [(4,), (1, 3)], ids=str)
-def test_a_backup_takes_it_along_and_what_is_restored_can_be_released(
-    tmp_path: Path, sizes: tuple[int, ...]
-) -> None:
+def test_a_backup_takes_it_along_and_what_is_restored_can_be_released(tmp_path: Path) -> None:
     site = make_site(tmp_path / "site", f"sqlite:///{tmp_path / 'site.db'}")
     room = make_room(site, tmp_path / "room")
-    submit_in(room.session, *sizes)
+    submit_all(room.session)
     contents = back_up(SYSTEM, Place.of_site(site), tmp_path / "all.tar")
     assert contents.missing == ()
     with tarfile.open(tmp_path / "all.tar") as archive:
         saved = [name for name in archive.getnames() if "/predictions/" in name]
-    assert len(saved) == len(set(saved)) == len(sizes)
-    assert not [name for name in saved if "#" in name]
+    assert len(saved) == len(set(saved)) == 4
 
     same_key(tmp_path / "there", tmp_path / "site")
     there = make_site(tmp_path / "there", f"sqlite:///{tmp_path / 'there.db'}")

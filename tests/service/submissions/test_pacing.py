@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,7 +27,6 @@ from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import answering, queue
 from easeml_meter.service.submissions.kinds import unpack
 from easeml_meter.service.submissions.pacing import DAY, Paces
-from easeml_meter.service.submissions.queue import Incoming
 from easeml_meter.storage import schema
 
 PACE = 2
@@ -145,13 +145,20 @@ def test_servers_count_together(agent: Agent, tmp_path: Path, database: str) -> 
     assert agent.answers() == 2
 
 
-def test_submissions_that_come_together_are_counted_one_by_one(agent: Agent) -> None:
+def test_submissions_that_come_at_once_are_counted_one_by_one(agent: Agent) -> None:
     space = agent.served.site.space(agent.meter)
     actor = tokens.recognize(ANYONE, agent.served.site, agent.secret).at(agent.meter)
     bodies = [submission(with_errors(agent.labels, errors)) for errors in (1, 2, 3)]
-    together = [Incoming(actor, space, f"m{at}", body) for at, body in enumerate(bodies)]
-    outcomes = queue.accept_all(agent.meter, together)
-    assert [isinstance(each, TooSoon) for each in outcomes] == [False, False, True]
+
+    def refused_at_once(body: bytes) -> bool:
+        try:
+            queue.accept(actor, space, "m", body)
+        except TooSoon:
+            return True
+        return False
+
+    with ThreadPoolExecutor(3) as pool:
+        assert sorted(pool.map(refused_at_once, bodies)) == [False, False, True]
     assert agent.answers() == 2
 
 
@@ -195,8 +202,9 @@ class TestModels:
             body = submission(with_errors(agent.labels, 1))
             return answering.answer(actor, space, unpack(body), model, *rest, **options)
 
-        monkeypatch.setattr(queue, "answer", answer)
-        queue.work(SYSTEM, agent.served.site, receipt)
+        with monkeypatch.context() as patched:
+            patched.setattr(queue, "answer", answer)
+            queue.work(SYSTEM, agent.served.site, receipt)
         assert not files.names("submissions")
         with agent.served.site.reading() as books:
             assert [each.token for each in books.entries.all(agent.meter, 1)] == [agent.token]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from tests.server.driving import (
     VALIDATION,
     begin,
     give_validation,
-    packed,
     predictions,
     submit,
 )
@@ -29,6 +27,7 @@ from tests.server.helpers import Served, serve
 from tests.server.team import model_body
 from tests.service.helpers import Labels, small_spec
 
+from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.core.views import Signal
@@ -46,7 +45,8 @@ from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions import answering, queue
 from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
-from easeml_meter.service.submissions.measuring import Conditions
+from easeml_meter.service.submissions.measuring import USUAL, Conditions
+from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.submissions import Submissions
 from easeml_meter.storage.store import Store
@@ -81,7 +81,7 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
         space: Workspace,
         given: Submitted,
         model: str,
-        conditions: Conditions,
+        conditions: Conditions = USUAL,
         **options: Any,
     ) -> Signal:
         if isinstance(given, Command) and not conditions.hopeless:
@@ -525,11 +525,70 @@ def test_what_was_begun_can_no_longer_be_cancelled(
 
 
 @pytest.mark.usefixtures("told")
-def test_a_key_queues_a_model_once(served: Served, meter: str) -> None:
-    developer, headers = served.client("developer"), {"Idempotency-Key": "one"}
-    first, again = (hand_in(developer, meter, headers=headers) for _ in range(2))
-    assert first.json() == again.json()
+@pytest.mark.usefixtures("told")
+def test_the_same_bytes_of_a_model_that_waits_are_that_ticket(served: Served, meter: str) -> None:
+    developer, other = served.client("developer"), served.client("developer2")
+    first, again = (hand_in(developer, meter) for _ in range(2))
+    assert (first.status_code, first.json()) == (202, again.json())
+    body = Bundle("predict model").to_bytes()
+    assert hand_in(developer, meter, "another name", body=body).json() == first.json()
     assert len(developer.get(f"/meters/{meter}/submissions").json()["items"]) == 1
+    assert hand_in(other, meter).json()["id"] != first.json()["id"]  # another team's is its own
+    assert len(served.site.space(meter).files.names("submissions")) == 2
+    run_all(served)
+    late = hand_in(developer, meter)  # answered by now: free, like any repetition
+    assert late.json()["id"] != first.json()["id"]
+    run_all(served)
+    found = show(developer, meter, late.json()["id"])
+    assert (found["state"], found["step"], found["signal"]["repeated"]) == ("done", 1, False)
+
+
+@pytest.mark.usefixtures("told")
+def test_the_sets_that_were_seen_matter_when_a_model_is_accepted_and_not_when_it_runs(
+    served: Served, meter: str
+) -> None:
+    developer, seen = served.client("developer"), {"test_set": 1, "validation_set": 1}
+    accepted = hand_in(developer, meter, params=seen)
+    assert give_validation(developer, meter, seed=77).json()["number"] == 2
+    assert hand_in(developer, meter, params=seen).json() == accepted.json()
+    late = hand_in(developer, meter, "late", params=seen)
+    assert (late.status_code, late.json()["error"]) == (409, "wrong-time")
+    run_all(served)
+    assert show(developer, meter, accepted.json()["id"])["step"] == 1
+    assert len(served.site.space(meter).files.names("submissions")) == 0
+
+
+@pytest.mark.usefixtures("told")
+def test_a_model_that_was_answered_is_free_on_the_sets_that_were_seen(
+    served: Served, meter: str
+) -> None:
+    """Before, its repetition was charged once the validation set was replaced."""
+    developer, seen = served.client("developer"), {"test_set": 1, "validation_set": 1}
+    hand_in(developer, meter, params=seen)
+    with served.site.writing() as books:
+        (ticket,) = books.submissions.unfinished()
+    run_all(served)
+    assert give_validation(developer, meter, seed=77).json()["number"] == 2
+    with served.site.reading() as books:  # what it is known by: the commands here are stand-ins
+        (entry,) = books.entries.all(meter, 1)
+    with served.site.writing() as books:
+        table = schema.entries
+        name = {"submission": ticket.options["bytes"]}
+        books.connection.execute(table.update().where(table.c.step == entry.step), name)
+    again = hand_in(developer, meter, params=seen)
+    assert (again.status_code, again.json()["step"]) == (200, 1)
+    assert again.json()["signal"]["repeated"]
+    assert not served.site.space(meter).files.names("submissions")
+
+
+def test_of_two_at_once_one_is_queued(served: Served, meter: str, labels: Labels) -> None:
+    del labels  # the meter answers
+    actor = Actor(((Role.DEVELOPER, 1),), user=served.users["developer"].id)
+    space, body = served.site.space(meter), Bundle("predict m").to_bytes()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: queue.accept(actor, space, "m", body), range(4)))
+    assert len({receipt.id for receipt, _ in found}) == 1
+    assert len(space.files.names("submissions")) == 1
 
 
 @pytest.mark.usefixtures("told")
@@ -544,11 +603,11 @@ def test_a_model_that_was_queued_by_a_commit_unheard_keeps_its_file(
             yield books
         raise StorageError("the books cannot be used: server closed the connection")
 
-    developer, key = served.client("developer"), {"Idempotency-Key": "one"}
+    developer = served.client("developer")
     with monkeypatch.context() as patched:
         patched.setattr(Store, "writing", unheard)
-        assert hand_in(developer, meter, headers=key).status_code == 503
-    again = hand_in(developer, meter, headers=key)
+        assert hand_in(developer, meter).status_code == 503
+    again = hand_in(developer, meter)
     assert again.status_code == 202, again.text
     run_all(served)
     assert show(developer, meter, again.json()["id"])["state"] == "done"
@@ -619,24 +678,6 @@ def test_models_of_a_test_set_that_is_retired(
     assert (done["state"], done["step"], done["signal"]["band"]) == ("done", 1, 1)
     assert (refused["state"], refused["problem"]["error"]) == ("refused", "spent")
     assert "fresh labels are needed (test set 2)" in refused["problem"]["message"]
-
-
-@pytest.mark.parametrize("body", [b"no tar", packed(test=b"x", validation=b"y")])
-def test_a_refusal_does_not_keep_what_was_refused(
-    served: Served, meter: str, labels: Labels, body: bytes
-) -> None:
-    """Twelve refused bodies of 60 MB stayed in memory until the cyclic collector came."""
-    del labels  # the meter answers
-    incoming = queue.Incoming(SYSTEM, served.site.space(meter), "m", body)
-    known = weakref.ref(incoming)
-    gc.disable()
-    try:
-        outcomes = queue.accept_all(meter, [incoming])
-        del incoming
-        assert isinstance(outcomes[0], InvalidInput)
-        assert known() is None
-    finally:
-        gc.enable()
 
 
 @pytest.fixture

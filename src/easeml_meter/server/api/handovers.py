@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from easeml_meter.core.views import Consequence
@@ -13,7 +12,6 @@ from easeml_meter.server.api.common import Given, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.service.handovers import answer_handover, hand_over, list_handovers
 
 router = APIRouter(tags=["hand-overs"], route_class=ApiRoute)
@@ -73,39 +71,23 @@ def list_requested(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Li
     "/meters/{meter}/handovers",
     operation_id="request_handover",
     responses=answers(404, 409),
-    response_model=HandoverShown,
 )
-async def handover(
-    actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAsked
-) -> JSONResponse:
+def handover(actor: ActorHere, space: WorkspaceHere, given: HandoverAsked) -> HandoverShown:
     """Return what a hand-over would do to the budget; with `confirm`, request it.
 
     It counts once every team that would share the history has agreed.
     """
-
-    def make() -> tuple[int, HandoverShown]:
-        found = hand_over(actor, space, given.giver, given.receiver, confirm=given.confirm)
-        return 200, _shown(found)
-
-    return await once.answer(make, actor=actor, use_case=hand_over)
+    return _shown(hand_over(actor, space, given.giver, given.receiver, confirm=given.confirm))
 
 
 @router.post(
     "/meters/{meter}/handovers/answer",
     operation_id="answer_handover",
     responses=answers(404, 409),
-    response_model=HandoverShown,
 )
-async def answer(
-    actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAnswered
-) -> JSONResponse:
+def answer(actor: ActorHere, space: WorkspaceHere, given: HandoverAnswered) -> HandoverShown:
     """Agree to a hand-over that was requested, or decline it (the other team, or an admin)."""
-
-    def make() -> tuple[int, HandoverShown]:
-        found = answer_handover(actor, space, given.giver, given.receiver, accept=given.accept)
-        return 200, _shown(found)
-
-    return await once.answer(make, actor=actor, use_case=answer_handover)
+    return _shown(answer_handover(actor, space, given.giver, given.receiver, accept=given.accept))
 
 
 def _shown(found: Consequence) -> HandoverShown:

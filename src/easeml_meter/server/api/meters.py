@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from easeml_meter.core.questions.asking import plan_question
@@ -15,7 +14,6 @@ from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, CallerHere, SiteActorHere, SiteHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import PlanCounted
 from easeml_meter.service import meters
 from easeml_meter.service.meters import MeterSummary
@@ -87,18 +85,12 @@ def list_meters(
     )
 
 
-@router.post("/meters", status_code=201, responses=answers(409, 413), response_model=MeterShown)
-async def create_meter(
-    site: SiteHere, actor: SiteActorHere, once: OnceHere, given: NewMeter
-) -> JSONResponse:
+@router.post("/meters", status_code=201, responses=answers(409, 413))
+def create_meter(site: SiteHere, actor: SiteActorHere, given: NewMeter) -> MeterShown:
     """Make a meter, and ask for its first test set (admins)."""
-
-    def make() -> tuple[int, MeterShown]:
-        spec = MeterSpec.from_mapping(given.settings)
-        made = meters.create_meter(actor, site, spec, given.name, given.id)
-        return 201, _shown(meters.show_meter(actor, site.space(made.id)))
-
-    return await once.answer(make, actor=actor, use_case=meters.create_meter)
+    spec = MeterSpec.from_mapping(given.settings)
+    made = meters.create_meter(actor, site, spec, given.name, given.id)
+    return _shown(meters.show_meter(actor, site.space(made.id)))
 
 
 @router.get("/meters/{meter}", responses=answers(404))
@@ -107,15 +99,11 @@ def show_meter(actor: ActorHere, space: WorkspaceHere) -> MeterShown:
     return _shown(meters.show_meter(actor, space))
 
 
-@router.post("/meters/{meter}/archive", responses=answers(404, 409), response_model=MeterShown)
-async def archive_meter(actor: ActorHere, space: WorkspaceHere, once: OnceHere) -> JSONResponse:
+@router.post("/meters/{meter}/archive", responses=answers(404, 409))
+def archive_meter(actor: ActorHere, space: WorkspaceHere) -> MeterShown:
     """Give a meter up before its first answer, for good (admins)."""
-
-    def make() -> tuple[int, MeterShown]:
-        meters.archive_meter(actor, space)
-        return 200, _shown(meters.show_meter(actor, space))
-
-    return await once.answer(make, actor=actor, use_case=meters.archive_meter)
+    meters.archive_meter(actor, space)
+    return _shown(meters.show_meter(actor, space))
 
 
 def _shown(found: MeterSummary) -> MeterShown:

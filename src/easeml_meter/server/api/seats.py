@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Response
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from easeml_meter.core.people import Role, Seat
@@ -14,7 +13,6 @@ from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, UserHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.service import seats
 from easeml_meter.service.users import find_user
 
@@ -61,20 +59,12 @@ def list_members(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> List
 @router.post(
     "/meters/{meter}/members",
     status_code=201,
-    response_model=MemberShown,
     responses=answers(404, 409, 413),
 )
-async def add_member(
-    actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: NewMember
-) -> JSONResponse:
+def add_member(actor: ActorHere, space: WorkspaceHere, given: NewMember) -> MemberShown:
     """Give a user a seat at a meter (admins)."""
-
-    def make() -> tuple[int, MemberShown]:
-        user = find_user(actor, space, given.user)
-        seat = seats.add_seat(actor, space, user, Role(given.role), given.tenant)
-        return 201, member_shown(seat)
-
-    return await once.answer(make, actor=actor, use_case=seats.add_seat)
+    user = find_user(actor, space, given.user)
+    return member_shown(seats.add_seat(actor, space, user, Role(given.role), given.tenant))
 
 
 @router.delete(

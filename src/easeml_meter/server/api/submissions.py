@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import nullcontext
 from dataclasses import asdict, fields
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -16,7 +17,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
-from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.submissions import LONGEST_LINK, LONGEST_NOTE, Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
@@ -32,7 +32,6 @@ from easeml_meter.server.auth import (
     the_workspace,
 )
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import Key, OnceHere, once_streamed, replayed
 from easeml_meter.server.parameters import (
     Id,
     MeterKey,
@@ -44,9 +43,8 @@ from easeml_meter.server.parameters import (
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
-from easeml_meter.service.submissions.keyed import Keyed
+from easeml_meter.service.submissions.answering import Seen
 from easeml_meter.service.submissions.promoting import promote
-from easeml_meter.service.submissions.queue import Accepted, Incoming, Taken
 
 router = APIRouter(tags=["submissions"], route_class=ApiRoute)
 
@@ -96,10 +94,17 @@ NoteLink = Annotated[
         description="Link to a commit or a run, shown with the note: http or https.",
     ),
 ]
+InUse = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=1_000_000,
+        description="Number of the set in use when this was sent first, so that every try is one "
+        "submission: if another one is in use now, and this was not answered, it is refused.",
+    ),
+]
 MatchingHere = Annotated[RowMatching, Depends(matching_of)]
 
-_SMALL = 1 << 20
-"""Bytes of a submission that is taken together with others."""
 _LOOK = 0.2
 """Seconds between two looks at a submission that somebody waits for."""
 _SIGN_OF_LIFE = 15.0
@@ -131,6 +136,8 @@ class SubmissionAsked(BaseModel):
     id_column: IdColumn = ""
     no_ids: NoIds = False
     missing: Missing = "refuse"
+    test_set: InUse = None
+    validation_set: InUse = None
 
     @property
     def matching(self) -> RowMatching:
@@ -221,7 +228,7 @@ class SubmissionChecked(BaseModel):
     response_model=SubmissionShown,
     openapi_extra=submission_body() | documented_query(SubmissionAsked),
 )
-async def submit(request: Request, given: AskedHere, key: Key = None) -> Response:
+async def submit(request: Request, given: AskedHere) -> Response:
     """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command and files/NAME.
 
     Or a form with the files `test` and `validation`, with `onnx`, or with `command` and `files`.
@@ -231,41 +238,27 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
     asked, actor, space = given
     permit(actor, queue.accept)  # before a body is read that may be large
     body = await submission_of(request, request.app.state.settings)
-    keyed: Keyed[Accepted] | None = None
-    # What the key brings back later is what is told now, so it is made once.
-    told: list[tuple[int, dict[str, Any]]] = []
-    if (known := once_streamed(request, actor, key).asked(body)) is not None:
-
-        def answered(found: Accepted) -> KeyedRequest:
-            told.append(_told(found))
-            return known.answered(*told[-1])
-
-        keyed = Keyed(known, answered)
-    incoming = Incoming(
+    accept = partial(
+        queue.accept,
         actor,
         space,
         asked.model,
         body,
-        asked.matching,
-        asked.once,
-        keyed,
+        matching=asked.matching,
+        once=asked.once,
         note=asked.note,
         link=asked.link,
+        seen=Seen(asked.test_set, asked.validation_set),
     )
-    found = await _accepted(request, incoming)
-    if isinstance(found, KeyedRequest):
-        answer = replayed(found)
-    else:
-        status, content = told[-1] if told else _told(found)
-        answer = JSONResponse(content, status)
-    if answer.status_code != 202:
-        return answer
+    receipt, signal = await request.app.state.submitting(accept)
+    if receipt.final:
+        return JSONResponse(_shown(receipt, signal))
     # The worker of this process need not wait until it looks again by itself.
     if request.app.state.worker is not None:
         request.app.state.worker.call()
     # Where too many wait, it was accepted all the same, which must be said.
     wait = 0 if request.app.state.limits.waits.full(actor.user) else asked.wait
-    receipt = await _settled(request, actor, space, json.loads(bytes(answer.body))["id"], wait)
+    receipt = await _settled(request, actor, space, receipt.id, wait)
     return await run_in_threadpool(_answer, actor, space, receipt)
 
 
@@ -291,39 +284,11 @@ async def check_submission(
     return found.to_json()
 
 
-@router.post(
-    "/meters/{meter}/submissions/promote",
-    responses=answers(404, 409),
-    response_model=Promoted,
-)
-async def promote_model(
-    actor: TenantActorHere, space: WorkspaceHere, once: OnceHere, given: PromotionAsked
-) -> JSONResponse:
+@router.post("/meters/{meter}/submissions/promote", responses=answers(404, 409))
+def promote_model(actor: TenantActorHere, space: WorkspaceHere, given: PromotionAsked) -> Promoted:
     """Compare the next submissions with a model that has passed: the new `o` of `n - o`."""
-
-    def make() -> tuple[int, Promoted]:
-        entry = promote(actor, space, given.model)
-        return 200, Promoted(model=entry.model, step=entry.step)
-
-    return await once.answer(make, actor=actor, use_case=promote)
-
-
-async def _accepted(request: Request, incoming: Incoming) -> Taken:
-    """Accept small submissions that arrive together in one batch, and a large one by itself."""
-    meter = incoming.space.meter or ""
-    # A batch is answered as one: a large body would make all the small ones beside it wait.
-    if len(incoming.body) <= _SMALL:
-        taken: Taken = await request.app.state.submissions(meter, incoming)
-        return taken
-    (outcome,) = await run_in_threadpool(queue.accept_all, meter, [incoming])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
-
-
-def _told(found: Accepted) -> tuple[int, dict[str, Any]]:
-    receipt, signal = found
-    return 200 if receipt.final else 202, _shown(receipt, signal)
+    entry = promote(actor, space, given.model)
+    return Promoted(model=entry.model, step=entry.step)
 
 
 def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
@@ -332,8 +297,8 @@ def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
 
 
 def _answer(actor: Actor, space: Workspace, receipt: Receipt) -> JSONResponse:
-    status, content = _told((receipt, queue.signal_for(actor, space, receipt)))
-    return JSONResponse(content, status)
+    shown = _shown(receipt, queue.signal_for(actor, space, receipt))
+    return JSONResponse(shown, 200 if receipt.final else 202)
 
 
 async def _settled(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
-from easeml_meter.core.model import ReleaseRequest
+from easeml_meter.core.model import LabelRequest, ReleaseRequest
 from easeml_meter.server.api.common import (
     Given,
     Listed,
@@ -23,7 +25,6 @@ from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.uploads import InboxHere
 from easeml_meter.server.auth import ActorHere, TenantActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import Key, OnceHere, once_streamed
 from easeml_meter.server.middleware import REPORT_POLICY
 from easeml_meter.server.parameters import FileName, Number
 from easeml_meter.service import validation
@@ -288,7 +289,6 @@ def list_wanted(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Liste
     "/meters/{meter}/wanted/labels",
     status_code=201,
     responses=answers(404, 409, 413),
-    response_model=LabelsGiven,
     openapi_extra=file_body(),
 )
 async def give_labels(  # noqa: PLR0917
@@ -300,8 +300,7 @@ async def give_labels(  # noqa: PLR0917
     id_column: Annotated[str | None, Query(max_length=200)] = None,
     keep_unknown_labels: bool = False,
     file_name: FileName = "",
-    key: Key = None,
-) -> JSONResponse:
+) -> LabelsGiven:
     """Give the labels on demand that a step waits for, which is then answered (labelers).
 
     The file, a table with ids and labels, is encrypted (age) to a key of `recipients`.
@@ -311,16 +310,11 @@ async def give_labels(  # noqa: PLR0917
     columns = orders.Columns(
         label=label, id_column=id_column, keep_unknown_labels=keep_unknown_labels
     )
-
-    def make() -> tuple[int, LabelsGiven]:
-        order = orders.give_encrypted(actor, space, content, columns, kind=kind, title=file_name)
-        shown = {name: getattr(order, name) for name in LabelsGiven.model_fields}
-        return 201, LabelsGiven(**shown)
-
-    once, run = once_streamed(request, actor, key), request.app.state.labeling
-    return await once.answer(
-        make, actor=actor, use_case=orders.give_encrypted, body=content, run=run
+    give = partial(
+        orders.give_encrypted, actor, space, content, columns, kind=kind, title=file_name
     )
+    order = await request.app.state.labeling(give)
+    return LabelsGiven(**{name: getattr(order, name) for name in LabelsGiven.model_fields})
 
 
 @router.get("/meters/{meter}/test-sets", responses=answers(404))
@@ -338,31 +332,25 @@ def list_test_sets(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Li
     "/meters/{meter}/test-sets",
     status_code=201,
     responses=answers(404, 409, 413),
-    response_model=TestSetAdded,
 )
 async def add_test_set(
-    request: Request, inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewTestSet
-) -> JSONResponse:
+    request: Request, inbox: InboxHere, actor: ActorHere, given: NewTestSet
+) -> TestSetAdded:
     """Take in a sealed file that was uploaded (labelers).
 
     With fewer rows than are needed, or `part`, it is a part; the test set begins with the part
     that makes them enough.
     """
-
-    def make() -> tuple[int, TestSetAdded]:
-        decisions = LabelerDecisions(given.ids_renumbered, given.accept_shared)
-        added = finish_upload(actor, inbox, given.upload, decisions, part=given.part)
-        return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
-
-    run = request.app.state.labeling
-    return await once.answer(make, actor=actor, use_case=finish_upload, run=run)
+    permit(actor, finish_upload)  # before it waits for others
+    decisions = LabelerDecisions(given.ids_renumbered, given.accept_shared)
+    finish = partial(finish_upload, actor, inbox, given.upload, decisions, part=given.part)
+    return _added(await request.app.state.labeling(finish))
 
 
 @router.post(
     "/meters/{meter}/test-sets/file",
     status_code=201,
     responses=answers(404, 409, 413),
-    response_model=TestSetAdded,
     openapi_extra=file_body(),
 )
 async def add_test_set_file(  # noqa: PLR0917
@@ -378,8 +366,7 @@ async def add_test_set_file(  # noqa: PLR0917
         bool,
         Query(description="Rows with the inputs of earlier sets were drawn independently."),
     ] = False,
-    key: Key = None,
-) -> JSONResponse:
+) -> TestSetAdded:
     """Take in a sealed file that is sent with this request (labelers).
 
     The file is the body itself, or the field `file` of a form. One that is too large for one
@@ -387,14 +374,13 @@ async def add_test_set_file(  # noqa: PLR0917
     """
     permit(actor, take_in_whole)  # before a body is read that may be large
     content, _ = await file_of(request, request.app.state.settings)
+    decisions = LabelerDecisions(ids_renumbered, accept_shared)
+    take_in = partial(take_in_whole, actor, inbox, content, decisions, part=part)
+    return _added(await request.app.state.labeling(take_in))
 
-    def make() -> tuple[int, TestSetAdded]:
-        decisions = LabelerDecisions(ids_renumbered, accept_shared)
-        added = take_in_whole(actor, inbox, content, decisions, part=part)
-        return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
 
-    once, run = once_streamed(request, actor, key), request.app.state.labeling
-    return await once.answer(make, actor=actor, use_case=take_in_whole, body=content, run=run)
+def _added(request: LabelRequest) -> TestSetAdded:
+    return TestSetAdded(**request.test_set.to_json(), labels_here=request.labels_here)
 
 
 @router.get("/meters/{meter}/test-sets/{number}", responses=answers(404))
@@ -419,19 +405,11 @@ def test_inputs(actor: ActorHere, space: WorkspaceHere, number: Number) -> Strea
 @router.post(
     "/meters/{meter}/test-sets/{number}/retire",
     responses=answers(404, 409),
-    response_model=TestSetShown,
     name="retire",
 )
-async def retire_test_set(
-    actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
-) -> JSONResponse:
+def retire_test_set(actor: ActorHere, space: WorkspaceHere, number: Number) -> TestSetShown:
     """Retire the active test set early, and request the next one (labelers and admins)."""
-
-    def make() -> tuple[int, TestSetShown]:
-        retired = requests.retire_test_set(actor, space, number)
-        return 200, TestSetShown(**retired.to_json())
-
-    return await once.answer(make, actor=actor, use_case=requests.retire_test_set)
+    return TestSetShown(**requests.retire_test_set(actor, space, number).to_json())
 
 
 @router.post(
@@ -441,7 +419,7 @@ async def retire_test_set(
     name="release",
 )
 async def release_test_set(
-    request: Request, actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
+    request: Request, actor: ActorHere, space: WorkspaceHere, number: Number
 ) -> JSONResponse:
     """Hand a spent test set to the developers, with what really happened (labelers).
 
@@ -449,14 +427,12 @@ async def release_test_set(
     """
     from easeml_meter.report.page import html_page
 
-    def make() -> tuple[int, Released]:
-        asked = releasing.request_release(actor, space, number, draw=html_page)
-        if asked is not None and request.app.state.worker is not None:
-            request.app.state.worker.call()
-        return _standing(space, number, asked)
-
-    run = request.app.state.labeling
-    return await once.answer(make, actor=actor, use_case=releasing.request_release, run=run)
+    permit(actor, releasing.request_release)  # before it waits for others
+    hand_out = partial(releasing.request_release, actor, space, number, draw=html_page)
+    asked = await request.app.state.labeling(hand_out)
+    if asked is not None and request.app.state.worker is not None:
+        request.app.state.worker.call()
+    return await run_in_threadpool(_standing, space, number, asked)
 
 
 @router.get(
@@ -466,18 +442,18 @@ async def release_test_set(
 )
 def show_release(actor: ActorHere, space: WorkspaceHere, number: Number) -> JSONResponse:
     """Show where a release stands that was asked for (labelers)."""
-    found = releasing.requested_release(actor, space, number)
-    status, shown = _standing(space, number, found)
-    return JSONResponse(shown.model_dump(mode="json"), status)
+    return _standing(space, number, releasing.requested_release(actor, space, number))
 
 
-def _standing(space: Workspace, number: int, asked: ReleaseRequest | None) -> tuple[int, Released]:
+def _standing(space: Workspace, number: int, asked: ReleaseRequest | None) -> JSONResponse:
     if asked is None:
         files = space.files.names(release.released_folder(number))
-        return 200, Released(generation=number, state="released", files=files)
-    if asked.problem is None:
-        return 202, Released(generation=number, state="waiting", files=[])
-    return 200, Released(generation=number, state="refused", files=[], problem=asked.problem)
+        shown = Released(generation=number, state="released", files=files)
+    elif asked.problem is None:
+        shown = Released(generation=number, state="waiting", files=[])
+    else:
+        shown = Released(generation=number, state="refused", files=[], problem=asked.problem)
+    return JSONResponse(shown.model_dump(mode="json"), 202 if shown.state == "waiting" else 200)
 
 
 @router.get(

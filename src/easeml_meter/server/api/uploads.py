@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from easeml_meter.core.model import Upload
@@ -14,7 +13,6 @@ from easeml_meter.server.api.common import Given, Line, raw
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.server.parameters import Id
 from easeml_meter.service import uploads
@@ -54,18 +52,10 @@ InboxHere = Annotated[Inbox, Depends(the_inbox)]
     "/meters/{meter}/uploads",
     status_code=201,
     responses=answers(404, 409, 413),
-    response_model=UploadShown,
 )
-async def begin_upload(
-    inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewUpload
-) -> JSONResponse:
+def begin_upload(inbox: InboxHere, actor: ActorHere, given: NewUpload) -> UploadShown:
     """Announce a sealed file (labelers)."""
-
-    def make() -> tuple[int, UploadShown]:
-        upload = uploads.begin_upload(actor, inbox, given.name, given.size)
-        return 201, _shown(inbox, upload)
-
-    return await once.answer(make, actor=actor, use_case=uploads.begin_upload)
+    return _shown(inbox, uploads.begin_upload(actor, inbox, given.name, given.size))
 
 
 def _shown(inbox: Inbox, upload: Upload) -> UploadShown:

@@ -8,7 +8,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, StringConstraints
 
 from easeml_meter.checks import MAX_NAME
@@ -18,7 +17,6 @@ from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import SiteActorHere, SiteHere, UserHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import address_of, count_login
 from easeml_meter.service import identities, invitations, users
 from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD
@@ -80,16 +78,10 @@ def list_users(site: SiteHere, actor: SiteActorHere, page: PageHere) -> Listed[U
     return paged(found, page, key=lambda user: user.name, show=user_shown)
 
 
-@router.post("/users", status_code=201, response_model=UserShown, responses=answers(409, 413))
-async def add_user(
-    site: SiteHere, actor: SiteActorHere, once: OnceHere, given: NewUser
-) -> JSONResponse:
+@router.post("/users", status_code=201, responses=answers(409, 413))
+def add_user(site: SiteHere, actor: SiteActorHere, given: NewUser) -> UserShown:
     """Open an account (admins). Without a password it is used by tokens only."""
-
-    def make() -> tuple[int, UserShown]:
-        return 201, user_shown(users.add_user(actor, site, **given.model_dump()))
-
-    return await once.answer(make, actor=actor, use_case=users.add_user)
+    return user_shown(users.add_user(actor, site, **given.model_dump()))
 
 
 @router.get("/users/{user}", responses=answers(404))
@@ -124,22 +116,14 @@ async def change_user(
     "/users/{user}/invitations",
     operation_id="invite_user",
     status_code=201,
-    response_model=InvitationMade,
     responses=answers(404, 409),
 )
-async def invite(
-    site: SiteHere, actor: SiteActorHere, once: OnceHere, user: UserHere
-) -> JSONResponse:
+def invite(site: SiteHere, actor: SiteActorHere, user: UserHere) -> InvitationMade:
     """Invite the future owner of an account to choose its password (admins).
 
     The link works once, and for three days.
     """
-
-    def make() -> tuple[int, InvitationMade]:
-        secret = invitations.invite(actor, site, user)
-        return 201, InvitationMade(path=f"/join#{secret}")
-
-    return await once.answer(make, actor=actor, use_case=invitations.invite, secret=True)
+    return InvitationMade(path=f"/join#{invitations.invite(actor, site, user)}")
 
 
 @router.delete(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from easeml_meter.errors import invalid
@@ -20,7 +21,6 @@ from easeml_meter.server.api.forms import file_body, file_of
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.server.parameters import Number, one_line
 from easeml_meter.service import validation
 from easeml_meter.service.actor import permit
@@ -77,7 +77,6 @@ def list_validation_sets(
     operation_id="give_validation_set",
     status_code=201,
     responses=answers(404, 409, 413),
-    response_model=ValidationShown,
     openapi_extra=file_body(),
 )
 async def set_validation(  # noqa: PLR0917
@@ -90,8 +89,7 @@ async def set_validation(  # noqa: PLR0917
     id_column: IdColumn | None = None,
     cluster: Cluster | None = None,
     reset: bool = False,
-    key: Key = None,
-) -> JSONResponse:
+) -> ValidationShown:
     """Hand in the first validation set, or replace it from the next submission on.
 
     The file is the body itself, or the field `file` of a form.
@@ -100,21 +98,17 @@ async def set_validation(  # noqa: PLR0917
     permit(actor, validation.give_validation)
     body, name = await file_of(request, settings)
     ending = suffix or _suffix_of(name)
-
-    def make() -> tuple[int, ValidationShown]:
-        given = validation.give_validation(
-            actor,
-            space,
-            Held(f"validation.{ending}", body, limits=space.limits),
-            label=label,
-            id_column=id_column,
-            cluster=cluster,
-            reset=reset,
-        )
-        return 201, ValidationShown(**given.to_json())
-
-    once = once_streamed(request, actor, key)
-    return await once.answer(make, actor=actor, use_case=validation.give_validation, body=body)
+    given = await run_in_threadpool(
+        validation.give_validation,
+        actor,
+        space,
+        Held(f"validation.{ending}", body, limits=space.limits),
+        label=label,
+        id_column=id_column,
+        cluster=cluster,
+        reset=reset,
+    )
+    return ValidationShown(**given.to_json())
 
 
 def _suffix_of(name: str) -> str:

@@ -28,7 +28,7 @@ from easeml_meter.server.web.pages import MaybeCaller, render
 
 router = APIRouter(include_in_schema=False)
 
-_EXPLAINED_ONCE = ("meter", "Idempotency-Key")
+_EXPLAINED_ONCE = ("meter",)
 """Parameters of many operations: the page has a sentence about each at its top."""
 
 

@@ -8,21 +8,16 @@ sender says so, the same name.
 from __future__ import annotations
 
 import hmac
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeVar, cast
 
 from easeml_meter.checks import check_name
-from easeml_meter.core.history import MeterState, signal_of
-from easeml_meter.core.idempotency import KeyedRequest
+from easeml_meter.core.history import Histories, MeterState, signal_of
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.submissions import check_note
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, to_keep
+from easeml_meter.errors import Denied, MeterError, WrongPhase, to_keep
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import catch_up, histories_of, reconcile
 from easeml_meter.service.place import Workspace
@@ -30,7 +25,6 @@ from easeml_meter.service.submissions.deciding import (
     Decisions,
     Draft,
     Known,
-    digests_of,
     validation_in_force,
 )
 from easeml_meter.service.submissions.keeping import (
@@ -39,7 +33,6 @@ from easeml_meter.service.submissions.keeping import (
     room_of_curve,
     with_curve,
 )
-from easeml_meter.service.submissions.keyed import Keyed, Keys
 from easeml_meter.service.submissions.kinds import (
     Submitted,
     accepted_predictions,
@@ -68,8 +61,21 @@ from easeml_meter.storage.books import Books
 from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import fingerprint_key
 
-MANY = 1 << 17
-"""Rows of a test set from which on measuring takes longer than everything else."""
+
+@dataclass(frozen=True)
+class Seen:
+    """The sets that a sender takes to be in use; None: whichever are.
+
+    Another test set, or another validation set, makes the same files another submission, which is
+    charged. So a submission that is repeated because its answer was lost names those that it was
+    first sent for.
+    """
+
+    test_set: int | None = None
+    validation_set: int | None = None
+
+
+IN_USE = Seen()
 
 
 @dataclass(frozen=True)
@@ -94,8 +100,7 @@ class Submission:
     note: str = ""
     """What its sender notes on it: no part of what it is, so a repetition keeps the first."""
     link: str = ""
-    keyed: Keyed[Signal] | None = None
-    """The key that it came with, if any."""
+    seen: Seen = IN_USE
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
@@ -110,6 +115,7 @@ def submission_of(
     once: bool = False,
     note: str = "",
     link: str = "",
+    seen: Seen = IN_USE,
 ) -> Submission:
     """Return what an actor, whose permission to submit was checked, submits for its tenant."""
     return Submission(
@@ -124,9 +130,13 @@ def submission_of(
         once=once,
         note=note,
         link=link,
+        seen=seen,
     )
 
 
+# Before the lock everything is advice, inside it is law. Measuring may take minutes, and others go
+# on writing the books meanwhile: what we read first only saves us from measuring what would be
+# refused anyway. `_tell` takes the lock, and reads and checks all of it again.
 @needs(Permission.SUBMIT)
 def answer(
     actor: Actor,
@@ -138,6 +148,7 @@ def answer(
     once: bool = False,
     note: str = "",
     link: str = "",
+    seen: Seen = IN_USE,
 ) -> Signal:
     """Answer what the actor submits under a model's name, for the actor's tenant.
 
@@ -150,153 +161,98 @@ def answer(
         InvalidInput: something is wrong with the files, the name, the note, or the tenant.
         Spent: the test set has no answer left.
         TooSoon: the actor's token has had its answers of a day.
-        WrongPhase: there is no test set or no validation set yet.
+        WrongPhase: there is no test set or no validation set yet, or `seen` are not in use.
     """
-    submission = submission_of(actor, submitted, model, once=once, note=note, link=link)
-    (outcome,) = answer_all(actor, space, [submission], conditions)
-    if isinstance(outcome, Exception):
-        raise outcome
-    return cast(Signal, outcome)  # it came without a key
-
-
-@needs(Permission.SUBMIT)
-def answered_already(actor: Actor, space: Workspace, submission: Submission) -> Signal | None:
-    """Return the answer to an earlier model of the same name, if that is good enough.
-
-    Also to the same bytes, once the test set is spent: nothing is queued for it any more, and who
-    missed the answer may still hear it. It is in the books, so nothing new is disclosed, and no
-    lock is needed.
-
-    Raises:
-        Denied: the submission is of a tenant that the actor does not act for.
-        InvalidInput: there is no such tenant.
-        WrongPhase: there is no test set or no validation set yet.
-    """
-    with space.reading() as books:
-        state = space.state(books)
-        if not submission.once and state.current.phase is not Phase.SPENT:
-            return None
-        test_set, validation = in_use(state, USUAL)
-        draft = _drafted(actor, state, submission, test_set, validation)
-        draft = _known_by(space, state.spec, draft, _same_bytes(submission))
-        known = Known.read(books, test_set, [draft])
-        named = known.named(draft)
-        entry = named if test_set.phase is Phase.ACTIVE else known.same(draft)
-        if entry is None:
-            return None
-        histories = histories_of(books, state, test_set)
-    account, by_name = histories.account(entry.tenant), named is not None
-    return signal_of(state, histories.ledger, entry, account, repeated=True, by_name=by_name)
-
-
-def answered_before(books: Books, space: Workspace, submission: Submission) -> bool:
-    """Whether the same bytes were answered before, so that they use no answer."""
-    state = space.state(books)
-    draft = draft_of(submission, *in_use(state, USUAL))
-    draft = _known_by(space, state.spec, draft, _same_bytes(submission))
-    return Known.read(books, state.current, [draft]).same(draft) is not None
-
-
-# Before the lock everything is advice, inside it is law. Measuring may take minutes, and others go
-# on writing the books meanwhile: what we read first only saves us from measuring what would be
-# refused anyway. `_tell` takes the lock, and reads and checks all of it again.
-@needs(Permission.SUBMIT)
-def answer_all(
-    actor: Actor,
-    space: Workspace,
-    submissions: Sequence[Submission],
-    conditions: Conditions = USUAL,
-) -> list[Outcome]:
-    """Answer submissions to one meter, one after the other, in one transaction.
-
-    Each is answered or refused as if it had come just after those before it; its refusal is
-    returned, not raised.
-
-    Raises:
-        StorageError: the books cannot be used; none of them was answered.
-    """
-    digests = [_same_bytes(each) for each in submissions]
-    with space.asking() as books:
-        given = [each.keyed.request for each in submissions if each.keyed is not None]
-        # Most are known by this digest; others are asked for again once the meter is known.
-        likely = {(each.tenant, d) for each, d in zip(submissions, digests, strict=True) if d}
-        books.read_ahead(space.meter or "", state=True, requests=given, submissions=likely)
-        keys = Keys.read(books, (each.keyed for each in submissions))
-        before = [_each(keys.before, each.keyed) for each in submissions]
-        state = space.state(books)
-        sets = books.validation.all(state.meter.id) if conditions.reached else []
-        try:
-            test_set, validation = in_use(state, conditions, sets)
-        except MeterError as error:
-            return [found or error for found in before]
-        drafted = [
-            _each(_drafted, actor, state, each, test_set, validation) for each in submissions
-        ]
-        made = [
-            _known_by(space, state.spec, each, digest) if isinstance(each, Draft) else each
-            for each, digest in zip(drafted, digests, strict=True)
-        ]
-        begun = [found or draft for found, draft in zip(before, made, strict=True)]
-        known = Known.read(books, test_set, [each for each in begun if isinstance(each, Draft)])
-    if state.spec.on_demand and settle(space):
-        return answer_all(actor, space, submissions, conditions)
-    if len(submissions) > 1 and (test_set.rows or 0) > MANY:
-        return _side_by_side(actor, space, submissions, conditions)
+    submission = submission_of(actor, submitted, model, once=once, note=note, link=link, seen=seen)
+    advice = Advice.read(actor, space, submission, conditions)
+    while advice.state.spec.on_demand and settle(space):
+        advice = Advice.read(actor, space, submission, conditions)
+    state, test_set, draft = advice.state, advice.test_set, advice.draft
     catch_up(space, state, test_set)
-    with Measured(space, state.spec, test_set, validation, conditions) as measured:
-        # What was answered before is not even opened: rules for files may have changed since then.
-        opened = [
-            _each(_open, each, submission, measured)
-            if isinstance(each, Draft) and known.same(each) is None
-            else each
-            for submission, each in zip(submissions, begun, strict=True)
-        ]
-        fresh = [each.draft for each in opened if isinstance(each, Opened)]
-        # Budgets before answers: what used up a budget is then among the answers that are known.
+    # What was answered before is not even opened: rules for files may have changed since then.
+    if advice.known.same is None:
+        with Measured(space, state.spec, test_set, advice.validation, conditions) as measured:
+            attempt, draft = _open(draft, submission, measured)
+            with space.asking() as books:
+                decisions = Decisions.read(books, state, test_set, draft, space.clock)
+            if decisions.known.same is None:
+                check_in_use(state, test_set, advice.validation, conditions)
+                draft = _measure(decisions, attempt, draft, measured)
+    return _tell(space, test_set, draft)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What the books say of a submission before the lock is taken."""
+
+    state: MeterState
+    test_set: TestSet
+    validation: ValidationSet
+    draft: Draft
+    known: Known
+
+    @classmethod
+    def read(
+        cls,
+        actor: Actor,
+        space: Workspace,
+        submission: Submission,
+        conditions: Conditions = USUAL,
+    ) -> Advice:
+        """Read it."""
+        digest = _same_bytes(submission)  # before the books: files may be large
         with space.asking() as books:
-            books.read_ahead(
-                test_set.meter, generation=test_set.number, submissions=digests_of(fresh)
-            )
-            decisions = Decisions.read(books, state, test_set, fresh, space.clock)
-        outcomes = [
-            _each(_measure, decisions, each, measured) if isinstance(each, Opened) else each
-            for each in opened
-        ]
-    drafts = [each for each in outcomes if isinstance(each, Draft)]
-    keyed = [
-        submission.keyed
-        for submission, each in zip(submissions, outcomes, strict=True)
-        if isinstance(each, Draft)
-    ]
-    # Older books may hold a test set that is still active though a hand-over has spent it.
-    over = test_set.phase is Phase.ACTIVE and decisions.histories.all_spent
-    told = iter(_tell(space, test_set, drafts, keyed) if drafts or over else ())
-    return [next(told) if isinstance(each, Draft) else each for each in outcomes]
+            state = space.state(books)
+            on = sets_of(books, state, submission.seen, conditions)
+            drafted = _drafted(actor, state, submission, *on)
+            draft = _known_by(space, state.spec, drafted, digest)
+            return cls(state, *on, draft, Known.read(books, draft))
+
+    def answered(self, space: Workspace) -> Signal | None:
+        """Return the answer to a model that need not be queued; None: it must be.
+
+        To one of the same name, if that is good enough; and to the same bytes on sets that answer
+        nothing new, for whoever missed the answer. It is in the books, so nothing new is disclosed.
+
+        Raises:
+            Spent, WrongPhase: as `check_in_use` says.
+        """
+        state, test_set, known = self.state, self.test_set, self.known
+        now = in_use(state) == (test_set, self.validation) and test_set.phase is Phase.ACTIVE
+        entry = known.by_name if now else known.same
+        if entry is None:
+            check_in_use(state, test_set, self.validation)
+            return None
+        with space.reading() as books:
+            histories = histories_of(books, state, test_set)
+        account, by_name = histories.account(entry.tenant), entry is known.by_name
+        return signal_of(state, histories.ledger, entry, account, repeated=True, by_name=by_name)
 
 
-Outcome = Signal | KeyedRequest | Exception
-"""An answer, what a key brings back, or a refusal."""
-
-Made = TypeVar("Made")
-
-
-def _each(make: Callable[..., Made], *arguments: object) -> Made | Exception:
-    """Return what is made, or what went wrong: its own sender is told, and the rest go on."""
-    try:
-        return make(*arguments)
-    except MeterError as error:
-        return to_keep(error)
-    except Exception as error:
-        return error
-
-
-def in_use(
-    state: MeterState, conditions: Conditions, given: Sequence[ValidationSet] = ()
+def sets_of(
+    books: Books, state: MeterState, seen: Seen, conditions: Conditions
 ) -> tuple[TestSet, ValidationSet]:
+    """Return the test set and the validation set that a submission is about.
+
+    Raises:
+        WrongPhase: there is none yet, or none that its sender can have seen.
+    """
+    reached = conditions.reached
+    if reached is None and seen == IN_USE:
+        return in_use(state)
+    generation, number = reached or (seen.test_set, seen.validation_set)
+    test_sets = {each.number: each for each in state.generations if each.rows is not None}
+    given = {each.number: each for each in books.validation.all(state.meter.id)}
+    test_set = test_sets.get(generation or state.current.number)
+    validation = given.get(number or max(given, default=0))
+    if test_set is None or validation is None:
+        in_use(state)  # says what is missing
+        raise _other_sets(state)
+    return test_set, validation
+
+
+def in_use(state: MeterState) -> tuple[TestSet, ValidationSet]:
     """Return the test set and the validation set that submissions are measured on."""
-    if conditions.reached is not None:
-        generation, number = conditions.reached
-        return state.numbered(generation), next(each for each in given if each.number == number)
     # A spent set still repeats old answers, for clients that crashed before reading them. So its
     # phase matters only once we know that a submission was not answered before.
     test_set = state.current
@@ -305,25 +261,37 @@ def in_use(
     return test_set, validation_in_force(state)
 
 
-def _side_by_side(
-    actor: Actor, space: Workspace, submissions: Sequence[Submission], conditions: Conditions
-) -> list[Outcome]:
-    """Answer each by itself, several at a time: on a large set, measuring is what takes long."""
+def check_in_use(
+    state: MeterState, test_set: TestSet, validation: ValidationSet, conditions: Conditions = USUAL
+) -> None:
+    """Refuse what is not measured: it costs nothing.
 
-    def answered(submission: Submission) -> Outcome:
-        # An error stays with its own submission: the others may have been answered already.
-        return _each(lambda: answer_all(actor, space, [submission], conditions)[0])
+    Raises:
+        WrongPhase: these sets are not those in use.
+        Spent: the test set answers nothing new.
+    """
+    if conditions.reached is not None:  # it was let in before it ran on hidden rows
+        return
+    current, newest = in_use(state)
+    if (test_set.number, validation.number) != (current.number, newest.number):
+        raise _other_sets(state)
+    state.active()
 
-    with ThreadPoolExecutor(min(len(submissions), os.cpu_count() or 1)) as pool:
-        return list(pool.map(answered, submissions))
+
+def _other_sets(state: MeterState) -> WrongPhase:
+    test_set, validation = in_use(state)
+    return WrongPhase(
+        f"test set {test_set.number} and validation set {validation.number} are in use now, not "
+        "those that this was sent for: nothing was charged; submit again for an answer on them"
+    )
 
 
-@dataclass(frozen=True)
-class Opened:
-    """A submission that can be read, and its draft without losses."""
-
-    attempt: Attempt
-    draft: Draft
+def answered_before(books: Books, space: Workspace, submission: Submission) -> bool:
+    """Whether the same bytes were answered before, so that they use no answer."""
+    state = space.state(books)
+    draft = draft_of(submission, *in_use(state))
+    draft = _known_by(space, state.spec, draft, _same_bytes(submission))
+    return Known.read(books, draft).same is not None
 
 
 def _same_bytes(submission: Submission) -> str | None:
@@ -335,7 +303,7 @@ def _same_bytes(submission: Submission) -> str | None:
 
 def open_submission(
     actor: Actor, state: MeterState, submission: Submission, measured: Measured
-) -> Opened:
+) -> tuple[Attempt, Draft]:
     """Open a submission, which finds everything that is wrong with its files."""
     sets = (measured.generation, measured.validation)
     digest = _same_bytes(submission)
@@ -390,14 +358,14 @@ def draft_of(submission: Submission, test_set: TestSet, validation: ValidationSe
     return Draft(entry, once=submission.once, pace=submission.pace)
 
 
-def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
+def _open(draft: Draft, submission: Submission, measured: Measured) -> tuple[Attempt, Draft]:
     # Nobody can check a score against a label: a developer could make one up.
     if measured.spec.takes_scores and not submission.reports_scores:
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
     sees_inputs = inputs_told(measured.spec, by_role=submission.sees_inputs)
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
     name = _name(measured.space, measured.spec, attempt.identity)
-    return Opened(attempt, replace(draft, entry=replace(draft.entry, submission=name)))
+    return attempt, replace(draft, entry=replace(draft.entry, submission=name))
 
 
 def _name(space: Workspace, spec: MeterSpec, digest: str) -> str:
@@ -412,14 +380,9 @@ def _name(space: Workspace, spec: MeterSpec, digest: str) -> str:
     return hmac.new(key, b"scores " + digest.encode(), "sha256").hexdigest()
 
 
-def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
-    """Measure a submission, unless it was answered before or would be refused."""
-    attempt, draft = opened.attempt, opened.draft
-    if decisions.known.same(draft) is not None:
-        return draft
+def _measure(decisions: Decisions, attempt: Attempt, draft: Draft, measured: Measured) -> Draft:
+    """Measure a submission, unless it would be refused."""
     reached = measured.conditions.reached is not None
-    if not reached:
-        decisions.state.active()
     decisions.check_budget(draft.entry, reached=reached)
     decisions.check_pace(draft)
     on_demand = measured.spec.on_demand
@@ -429,7 +392,7 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
         measured.space.check_room(len(content) + room_of_curve(measured.spec, measured.validation))
     entry = draft.entry
-    old = decisions.olds.get(entry.tenant)
+    old = decisions.old
     kept = Kept.of(entry, attempt.suffix, content) if content else None
     if on_demand and old is not None:
         return _on_demand(replace(draft, kept=kept, old=old.step), attempt, measured, old)
@@ -492,7 +455,7 @@ def settle(space: Workspace) -> bool:
             return False
         # The oldest first: each was compared with models that were answered before it.
         waited = [read_pending(space, each).draft for each in orders]
-        draft = unanswered(books, test_set, waited)
+        draft = unanswered(books, waited)
         if draft is None or draft.kept is None:
             return False
         entry, kept = draft.entry, draft.kept
@@ -505,93 +468,59 @@ def settle(space: Workspace) -> bool:
         new = kept_predictions(Held(f"submission{kept.suffix}", kept.content), measured)
         against = KnownLabels.read(space, orders).compared(new, accepted_predictions(measured, old))
     losses = Losses(Fraction(entry.validation_loss), None, against=against)
-    (outcome,) = _tell(space, test_set, [replace(draft, losses=losses)], [None])
-    if isinstance(outcome, Exception):
-        raise outcome
+    _tell(space, test_set, replace(draft, losses=losses))
     return True
 
 
-def _tell(
-    space: Workspace,
-    test_set: TestSet,
-    drafts: Sequence[Draft],
-    keyed: Sequence[Keyed[Signal] | None],
-) -> list[Outcome]:
-    """Enter the answers, commit, add them to the journal, and only then let them leave.
+def _tell(space: Workspace, test_set: TestSet, draft: Draft) -> Signal:
+    """Enter the answer, commit, add it to the journal, and only then let it leave.
 
     The lock is held from the first read to the commit, so nothing that is checked here can change.
-    `keyed` has the key that each draft came with, if any.
     """
-    outcomes: list[Outcome] = []
-    fresh: list[Entry] = []
-    together = [draft.kept for draft in drafts if draft.kept is not None]
-    with Keeping(space, together) as keeping, space.writing() as books:
-        names = iter(keeping.names)
-        blobs = [next(names) if draft.kept else "" for draft in drafts]
-        books.read_ahead(
-            test_set.meter,
-            state=True,
-            requests=[each.request for each in keyed if each is not None],
-            generation=test_set.number,
-            submissions=digests_of(drafts),
-            chain=True,
-        )
+    refusal: MeterError | None = None
+    entry: Entry | None = None
+    with Keeping(space, draft.kept) as keeping, space.writing() as books:
         state = space.state(books)
         test_set = state.numbered(test_set.number)
         histories, unjournaled = reconcile(space, books, state, test_set)
-        decisions = Decisions.read(books, state, test_set, drafts, space.clock, histories=histories)
-        keys = Keys.read(books, keyed)
-        for draft, key, blob in zip(drafts, keyed, blobs, strict=True):
+        decisions = Decisions.read(books, state, test_set, draft, space.clock, histories=histories)
+        known = decisions.known
+        if known.same is None:
             try:
-                outcome: Outcome | None = keys.before(key)
-                if outcome is None:
-                    outcome = _decided(decisions, draft, blob, space.now(), fresh)
-                    keys.add(key, outcome)
-            except MeterError as error:  # nothing is entered for it
-                outcome = error
-            outcomes.append(outcome)
-        with books.entering():
-            if fresh:
-                _enter(books, decisions, fresh)
-            keys.enter(books)
-        if test_set.phase is Phase.ACTIVE and decisions.histories.all_spent:
+                entry = decisions.decide(draft, keeping.name, space.now())
+            except MeterError as error:  # what was completed from the journal stays
+                refusal = to_keep(error)
+            else:
+                histories = histories.after(entry)
+                _enter(books, test_set, entry, histories)
+        if test_set.phase is Phase.ACTIVE and histories.all_spent:
             retire(space, books, state, test_set)
         keeping.wait()
-    # The answers are committed and count as given, so a crash from here on loses nothing: the next
-    # answer adds their lines to the journal, and the same submission gets the same answer for free.
+    # The answer is committed and counts as given, so a crash from here on loses nothing: the next
+    # answer adds its line to the journal, and the same submission gets the same answer for free.
     # A crash before the commit has charged nothing.
-    space.journal(test_set).append([*unjournaled, *fresh], decisions.histories.journaled)
-    return outcomes
-
-
-def _decided(decisions: Decisions, draft: Draft, blob: str, now: str, fresh: list[Entry]) -> Signal:
-    """Return the answer to a draft; add its entry to `fresh`, unless it repeats another."""
-    by_name = decisions.known.named(draft) is not None
-    same = decisions.known.same(draft)
-    entry = same or decisions.decide(draft, blob, now)
-    if same is None:
-        decisions.add(entry)
-        fresh.append(entry)
-    histories, repeated = decisions.histories, same is not None
+    fresh = [] if entry is None else [entry]
+    space.journal(test_set).append([*unjournaled, *fresh], histories.journaled)
+    if refusal is not None:
+        raise refusal
+    told = known.same or entry
+    if told is None:
+        raise AssertionError("it is answered or refused")
     return signal_of(
-        decisions.state,
+        state,
         histories.ledger,
-        entry,
-        histories.account(entry.tenant),
-        repeated=repeated,
-        by_name=by_name,
+        told,
+        histories.account(told.tenant),
+        repeated=entry is None,
+        by_name=known.by_name is not None,
     )
 
 
-def _enter(books: Books, decisions: Decisions, fresh: Sequence[Entry]) -> None:
-    """Write answers, their audit links and the accounts they lead to in one transaction."""
-    test_set, histories = decisions.test_set, decisions.histories
-    links = [(entry.told_at, Event.TOLD, _disclosed(entry)) for entry in fresh]
-    # First: where the chain ends was read ahead, which counts until something is written.
-    books.audit.append_all(test_set.meter, links)
-    books.entries.add(fresh)
-    changed = {entry.tenant: histories.folded[entry.tenant] for entry in fresh}
-    books.accounts.put(test_set.meter, test_set.number, changed.values())
+def _enter(books: Books, test_set: TestSet, entry: Entry, histories: Histories) -> None:
+    """Write an answer, its audit link and the account that it leads to."""
+    books.entries.add([entry])
+    books.audit.append(test_set.meter, entry.told_at, Event.TOLD, _disclosed(entry))
+    books.accounts.put(test_set.meter, test_set.number, [histories.folded[entry.tenant]])
 
 
 def _disclosed(entry: Entry) -> dict[str, object]:

@@ -50,14 +50,14 @@ def check(
         WrongPhase: there is no test set or no validation set yet.
     """
     state, submission = space.read_state(), submission_of(actor, submitted, "check")
-    test_set, validation = in_use(state, conditions)
+    test_set, validation = in_use(state)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
-        opened = open_submission(actor, state, submission, measured)
-        found = _cost(space, state, submission, opened.draft)
+        attempt, draft = open_submission(actor, state, submission, measured)
+        found = _cost(space, state, submission, draft)
         # Last: running a model takes long, and would be for nothing without an answer left.
-        loss = opened.attempt.validation_loss(measured)
+        loss = attempt.validation_loss(measured)
         sees_inputs = inputs_told(state.spec, by_role=submission.sees_inputs)
-        files = opened.attempt.predictions.items()
+        files = attempt.predictions.items()
         read = {name: _file(each, told=sees_inputs or name != "test") for name, each in files}
         classes = measured.classes.values if measured.classes else ()
         return replace(
@@ -93,7 +93,7 @@ def check_packed(
         return check(actor, space, submitted)
     state, submission = space.read_state(), submission_of(actor, submitted, "check")
     check_models(state.spec, onnx=submitted.kind == "onnx")
-    draft = draft_of(submission, *in_use(state, USUAL))
+    draft = draft_of(submission, *in_use(state))
     return _cost(space, state, submission, draft)
 
 
@@ -108,8 +108,8 @@ def _cost(
     """
     tenant = state.tenant(submission.tenant)
     with space.reading() as books:
-        decisions = Decisions.read(books, state, state.current, [draft], space.clock)
-    repeated = decisions.known.same(draft) is not None
+        decisions = Decisions.read(books, state, state.current, draft, space.clock)
+    repeated = decisions.known.same is not None
     if not repeated:
         state.active()
         decisions.check_budget(draft.entry)

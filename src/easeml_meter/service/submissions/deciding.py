@@ -6,8 +6,7 @@ in `core.signals` and `core.questions`, what they cost in `core.ledger`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from easeml_meter.core.history import Histories, MeterState
@@ -25,9 +24,6 @@ from easeml_meter.service.submissions.measuring import Losses
 from easeml_meter.service.submissions.pacing import Paces
 from easeml_meter.service.submissions.promoting import old_model
 from easeml_meter.storage.books import Books
-
-Identity = tuple[int, str, str]
-"""Tenant, digest or name of the submission, digest of the validation set."""
 
 
 @dataclass(frozen=True)
@@ -52,111 +48,52 @@ class Draft:
 
 @dataclass(frozen=True)
 class Known:
-    """The answers that drafts may repeat."""
+    """The answers that a draft may repeat."""
 
-    by_digest: dict[Identity, Entry]
-    by_name: dict[Identity, Entry]
-    """The newest answer to each model, by its name instead of a digest."""
+    by_digest: Entry | None
+    by_name: Entry | None
+    """The newest answer to a model of its name, if that is good enough for it."""
 
     @classmethod
-    def read(cls, books: Books, test_set: TestSet, drafts: Sequence[Draft]) -> Known:
-        """Read what the books say about drafts."""
-        place = (test_set.meter, test_set.number)
-        found = cls({}, {})
-        for entry in books.entries.of_submissions(*place, digests_of(drafts)):
-            found.by_digest[_identity(entry, entry.submission)] = entry
-        if names := {draft.entry.model for draft in drafts if draft.once}:
-            tenants = {draft.entry.tenant for draft in drafts}
-            for entry in books.entries.of_models(*place, tenants, names):
-                found.by_name[_identity(entry, entry.model)] = entry
-        return found
+    def read(cls, books: Books, draft: Draft) -> Known:
+        """Read what the books say about a draft."""
+        entry = draft.entry
+        place = (entry.meter, entry.generation, entry.tenant)
+        # Before submissions were known by what they predict, entries held the digest of the files.
+        digests = filter(None, (entry.submission, draft.same_bytes))
+        found = (each for digest in digests for each in books.entries.of_submission(*place, digest))
+        named = books.entries.of_models(*place, entry.model) if draft.once else []
+        return cls(
+            next((each for each in found if _alike(each, entry)), None),
+            next((each for each in reversed(named) if _alike(each, entry)), None),
+        )
 
-    def same(self, draft: Draft) -> Entry | None:
-        """Return the entry that a draft repeats: the same submission, or name if that is enough."""
-        digests = (draft.entry.submission, draft.same_bytes)
-        found = (self.by_digest.get(_identity(draft.entry, each)) for each in digests if each)
-        return self.named(draft) or next(filter(None, found), None)
-
-    def named(self, draft: Draft) -> Entry | None:
-        """Return the newest answer to a model of a draft's name, if that is good enough for it."""
-        return self.by_name.get(_identity(draft.entry, draft.entry.model)) if draft.once else None
-
-    def add(self, entry: Entry) -> None:
-        """Add an answer, so that the next draft may repeat it."""
-        self.by_digest[_identity(entry, entry.submission)] = entry
-        self.by_name[_identity(entry, entry.model)] = entry
+    @property
+    def same(self) -> Entry | None:
+        """The entry that the draft repeats: the same submission, or name if that is enough."""
+        return self.by_name or self.by_digest
 
 
-def digests_of(drafts: Sequence[Draft]) -> set[tuple[int, str]]:
-    """Return what drafts may be known by, each with its tenant."""
-    # Before submissions were known by what they predict, entries held the digest of the files.
-    return {
-        (draft.entry.tenant, digest)
-        for draft in drafts
-        for digest in (draft.entry.submission, draft.same_bytes)
-        if digest
-    }
+def _alike(known: Entry, entry: Entry) -> bool:
+    """Whether an answer was given on the same validation set."""
+    return known.validation_set == entry.validation_set
 
 
 @dataclass
-class Decisions:
-    """The books as one transaction sees them, and the answers that this batch adds to them."""
+class Standing:
+    """Where a test set stands, as one transaction sees it."""
 
     state: MeterState
     test_set: TestSet
     histories: Histories
-    known: Known
-    paces: Paces
-    resets_due: set[int]
-    """Tenants whose next answer on the newest validation set follows a reset of the maximum."""
-    held: frozenset[int] = frozenset()
+    held: frozenset[int]
     """Tenants with a model that runs on hidden rows: an answer must be left for it."""
-    olds: dict[int, Entry] = field(default_factory=dict)
-    """By tenant, the model that the next one is compared with, if the meter compares."""
 
     @classmethod
-    def read(
-        cls,
-        books: Books,
-        state: MeterState,
-        test_set: TestSet,
-        drafts: Sequence[Draft],
-        clock: Clock,
-        *,
-        histories: Histories | None = None,
-    ) -> Decisions:
-        """Read what the books say about entries that have no answer yet."""
-        paced = {draft.entry.token for draft in drafts if draft.pace is not None}
-        tenants = {draft.entry.tenant for draft in drafts}
-        return cls(
-            state,
-            test_set,
-            histories or histories_of(books, state, test_set),
-            Known.read(books, test_set, drafts),
-            Paces.read(books, test_set.meter, paced, clock),
-            {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
-            tenants_held(books, state, test_set),
-            _olds(books, state, test_set, tenants),
-        )
-
-    def check_budget(self, entry: Entry, *, reached: bool = False) -> Account:
-        """Return the account that answers a draft, if there is an answer left.
-
-        `reached`: it has an answer set aside, since it runs on hidden rows.
-
-        Raises:
-            Spent: there is none.
-            MeterError: the last one is set aside for a model that runs on hidden rows.
-        """
-        ledger, account = self.histories.ledger, self.histories.account(entry.tenant)
-        # A reset makes further answers more expensive, so it comes before asking for the budget.
-        if self._follows_reset(entry):
-            account = ledger.reset(account)
-        if not ledger.may_submit(account):
-            raise self.spent()
-        if not reached:
-            self._leave_held(entry.tenant, account)
-        return account
+    def of(cls, books: Books, state: MeterState, test_set: TestSet) -> Standing:
+        """Read what the books say about a test set."""
+        histories = histories_of(books, state, test_set)
+        return cls(state, test_set, histories, tenants_held(books, state, test_set))
 
     def check_reach(self, tenant: int, *, reached: bool) -> None:
         """Refuse a model that is about to run on hidden rows unless there is an answer for it.
@@ -183,6 +120,80 @@ class Decisions:
             whose = "this team" if tenant in held else "a team that shares its answers"
             line = f"the last answer is for a model of {whose} that is running"
             raise MeterError(f"{line}: submit again when it is answered")
+
+    def spent(self) -> Spent:
+        """Return the refusal of a submission for which no answer is left."""
+        if self.state.spec.window is not None:
+            return Spent(
+                f"window {self.test_set.number} has given its answers: the next one begins with a "
+                f"batch of {self.state.plan.labels:,} labels"
+            )
+        if self.state.last_sharing(self.test_set) > self.test_set.number:
+            more = labels_needed(self.state.spec, 2, self.test_set.rows or 0)
+            return Spent(
+                f"test set {self.test_set.number} has given its answers: {more:,} labels more are "
+                "needed to top it up"
+            )
+        return Spent(
+            f"test set {self.test_set.number} has no answer left for this team: a fresh one of "
+            f"{self.state.plan.labels:,} {self.state.spec.unit} is needed"
+        )
+
+
+@dataclass
+class Decisions(Standing):
+    """The same, and what decides on one draft."""
+
+    known: Known
+    paces: Paces
+    reset_due: bool
+    """Whether the team's next answer on the newest validation set follows a reset."""
+    old: Entry | None
+    """The model that the draft is compared with, if the meter compares."""
+
+    @classmethod
+    def read(
+        cls,
+        books: Books,
+        state: MeterState,
+        test_set: TestSet,
+        draft: Draft,
+        clock: Clock,
+        *,
+        histories: Histories | None = None,
+    ) -> Decisions:
+        """Read what the books say about an entry that has no answer yet."""
+        entry = draft.entry
+        paced = {entry.token} if draft.pace is not None else set()
+        return cls(
+            state,
+            test_set,
+            histories or histories_of(books, state, test_set),
+            tenants_held(books, state, test_set),
+            Known.read(books, draft),
+            Paces.read(books, test_set.meter, paced, clock),
+            _reset_due(books, state, test_set, entry.tenant),
+            old_model(books, state, test_set, entry.tenant) if state.spec.compares else None,
+        )
+
+    def check_budget(self, entry: Entry, *, reached: bool = False) -> Account:
+        """Return the account that answers a draft, if there is an answer left.
+
+        `reached`: it has an answer set aside, since it runs on hidden rows.
+
+        Raises:
+            Spent: there is none.
+            MeterError: the last one is set aside for a model that runs on hidden rows.
+        """
+        ledger, account = self.histories.ledger, self.histories.account(entry.tenant)
+        # A reset makes further answers more expensive, so it comes before asking for the budget.
+        if self._follows_reset(entry):
+            account = ledger.reset(account)
+        if not ledger.may_submit(account):
+            raise self.spent()
+        if not reached:
+            self._leave_held(entry.tenant, account)
+        return account
 
     def check_pace(self, draft: Draft) -> None:
         """Refuse a draft whose token has had its answers of a day.
@@ -215,12 +226,8 @@ class Decisions:
             raise self.spent()
         account = self.check_budget(entry, reached=losses.of_model)
         self.check_pace(draft)
-        if (
-            self.state.spec.compares
-            and account.state.based
-            and losses.test is None
-            and not draft.old
-        ):
+        compares = self.state.spec.compares
+        if compares and account.state.based and losses.test is None and not draft.old:
             # No label was touched for a model that others were to be compared with.
             raise MeterError("another model came first, to compare this one with: submit it again")
         ledger = self.histories.ledger
@@ -254,36 +261,10 @@ class Decisions:
             old=draft.old,
         )
 
-    def add(self, entry: Entry) -> None:
-        """Add an answer, so that the next decision follows it."""
-        self.histories = self.histories.after(entry)
-        self.known.add(entry)
-        self.paces.add(entry)
-        if entry.after_reset:
-            self.resets_due.discard(entry.tenant)
-
     def _follows_reset(self, entry: Entry) -> bool:
         """Whether a reset comes before the answer: it came with the validation set of the entry."""
         newest = validation_in_force(self.state).number
-        return entry.tenant in self.resets_due and entry.validation_number == newest
-
-    def spent(self) -> Spent:
-        """Return the refusal of a submission for which no answer is left."""
-        if self.state.spec.window is not None:
-            return Spent(
-                f"window {self.test_set.number} has given its answers: the next one begins with a "
-                f"batch of {self.state.plan.labels:,} labels"
-            )
-        if self.state.last_sharing(self.test_set) > self.test_set.number:
-            more = labels_needed(self.state.spec, 2, self.test_set.rows or 0)
-            return Spent(
-                f"test set {self.test_set.number} has given its answers: {more:,} labels more are "
-                "needed to top it up"
-            )
-        return Spent(
-            f"test set {self.test_set.number} has no answer left for this team: a fresh one of "
-            f"{self.state.plan.labels:,} {self.state.spec.unit} is needed"
-        )
+        return self.reset_due and entry.validation_number == newest
 
 
 def too_few(ledger: Ledger, test: Score | None) -> bool:
@@ -296,10 +277,6 @@ def validation_in_force(state: MeterState) -> ValidationSet:
     if state.validation is None:
         raise WrongPhase("no validation set yet: give one with meter validation set")
     return state.validation
-
-
-def _identity(entry: Entry, by: str) -> Identity:
-    return entry.tenant, by, entry.validation_set
 
 
 def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> bool:
@@ -315,15 +292,6 @@ def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) 
     # Not the last answer: it may be that of a model which was begun before the set was replaced.
     used = books.entries.newest_validation(test_set.meter, test_set.number, tenant)
     return used != newest.number
-
-
-def _olds(
-    books: Books, state: MeterState, test_set: TestSet, tenants: set[int]
-) -> dict[int, Entry]:
-    if not state.spec.compares:
-        return {}
-    found = {tenant: old_model(books, state, test_set, tenant) for tenant in tenants}
-    return {tenant: entry for tenant, entry in found.items() if entry is not None}
 
 
 def tenants_held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:

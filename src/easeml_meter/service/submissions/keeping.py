@@ -1,15 +1,11 @@
 """What is kept of submissions, encrypted, until the test set is released.
 
-Submissions that are answered together are kept in one file: encrypting and syncing a file takes
-longer than measuring a small submission. An entry then names the file and its part of it. Where the
-loss is the distance of two ROC curves, the one on the validation set is kept with the submission.
+Where the loss is the distance of two ROC curves, the one on the validation set is kept with the
+submission.
 """
 
 from __future__ import annotations
 
-import re
-import secrets
-from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -27,7 +23,6 @@ from easeml_meter.vault.keys import unwrap, wrap
 _SUBMISSION, _CURVE = "submission", "curve"
 _AROUND = 16 << 10
 """Bytes that archives have around what is in them, at most."""
-_PART = re.compile(r"(?P<file>[^#]+)#(?P<start>\d+)\+(?P<length>\d+)(?P<suffix>\.\w+)?")
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,7 @@ class Kept:
     """The bytes of a submission, and the ending that tells what they are."""
 
     stem: str
-    """What its file is called, if it has one of its own."""
+    """What its file is called."""
     suffix: str
     content: bytes = field(repr=False)
 
@@ -52,26 +47,20 @@ class Kept:
 
 
 class Keeping:
-    """Writes submissions into one file in the background."""
+    """Writes a submission into its file in the background."""
 
-    def __init__(self, space: Workspace, together: Sequence[Kept]) -> None:
-        self.names: list[str] = []
-        """What an entry says to find each of them again."""
+    def __init__(self, space: Workspace, kept: Kept | None) -> None:
         # Encrypting and syncing go on beside the transaction, which waits for both before it ends.
         self._pool = ThreadPoolExecutor(1)
         self._written: Future[str] | None = None
-        if not together:
-            return
-        first = together[0]
-        alone = len(together) == 1
-        # Alone, it may be written again after a crash; a file of several is written once.
-        stem = f"{first.stem}{first.suffix}" if alone else secrets.token_hex(16)
-        name = f"predictions/{stem}.age"
-        self.names = [name] if alone else list(_parts(name, together))
-        self._written = self._pool.submit(_write, space, name, together)
+        # It may be written again after a crash.
+        self.name = "" if kept is None else f"predictions/{kept.stem}{kept.suffix}.age"
+        """What an entry says to find it again."""
+        if kept is not None:
+            self._written = self._pool.submit(_write, space, self.name, kept.content)
 
     def wait(self) -> None:
-        """Wait until they are on disk; raise what went wrong."""
+        """Wait until it is on disk; raise what went wrong."""
         if self._written is not None:
             self._written.result()
 
@@ -82,26 +71,14 @@ class Keeping:
         self._pool.shutdown()
 
 
-def _parts(name: str, together: Sequence[Kept]) -> Iterator[str]:
-    start = 0
-    for each in together:
-        yield f"{name}#{start}+{len(each.content)}{each.suffix}"
-        start += len(each.content)
-
-
-def _write(space: Workspace, name: str, together: Sequence[Kept]) -> str:
-    content = b"".join(each.content for each in together)
+def _write(space: Workspace, name: str, content: bytes) -> str:
     space.check_key()  # before a file of the same name is replaced that the new key opens
     return space.files.put(name, wrap(content, [space.identity.recipient]))
 
 
 def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:
     """Return the bytes of a submission that was kept, and their ending."""
-    part = _PART.fullmatch(name)
-    content = unwrap(space.files.read(file_of(name)), space.identity, "the kept submission")
-    if part is not None:
-        start = int(part["start"])
-        content = content[start : start + int(part["length"])]
+    content = unwrap(space.files.read(name), space.identity, "the kept submission")
     return content, suffix_of(name)
 
 
@@ -127,12 +104,4 @@ def split_curve(corpus: Corpus, content: bytes) -> tuple[bytes, Score]:
 
 def suffix_of(name: str) -> str:
     """Return the ending of what an entry names, which says what the bytes are."""
-    part = _PART.fullmatch(name)
-    if part is None:
-        return PurePosixPath(PurePosixPath(name).stem).suffix
-    return part["suffix"] or ""
-
-
-def file_of(name: str) -> str:
-    """Return the file that holds what an entry names."""
-    return name.partition("#")[0]
+    return PurePosixPath(PurePosixPath(name).stem).suffix

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from easeml_meter.core.model import Entry, stamp
+from easeml_meter.core.model import stamp
 from easeml_meter.core.submissions import Ticket
 from easeml_meter.errors import TooSoon
 from easeml_meter.service.place import Clock
@@ -75,11 +75,6 @@ class Paces:
         when = f"{rounded:%Y-%m-%d %H:%M} UTC"
         wait = (free - self.now).total_seconds()
         raise TooSoon(f"{line}, and has had them: the next is possible from {when} on", wait)
-
-    def add(self, entry: Entry) -> None:
-        """Add an answer, so that the next one is counted after it."""
-        if entry.token in self.told:
-            self.told[entry.token].append(entry.told_at)
 
 
 def _answers(number: int) -> str:

@@ -55,7 +55,7 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
             raise invalid("promote", model, "a ladder goes on from the last model that passed")
         test_set, tenant = state.active(), state.tenant(actor.acting_for)
         histories, unjournaled = reconcile(space, books, state, test_set)
-        known = books.entries.of_models(test_set.meter, test_set.number, [tenant], [model])
+        known = books.entries.of_models(test_set.meter, test_set.number, tenant, model)
         # Where nothing can pass, n - o is only read, and its reader decides.
         judged = state.spec.condition is not None
         found = [each for each in known if each.answer == _PASSED or not judged]

@@ -13,14 +13,13 @@ import hashlib
 import secrets
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import cast
 
 from easeml_meter.core.history import shown_step
-from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import (
+    BYTES,
     LINK,
     NOTE,
     TOKEN,
@@ -41,7 +40,6 @@ from easeml_meter.errors import (
     StorageError,
     TooMany,
     Unreachable,
-    to_keep,
 )
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
@@ -49,15 +47,15 @@ from easeml_meter.service.history import show_session
 from easeml_meter.service.jobs import Work
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions.answering import (
+    IN_USE,
+    Advice,
+    Seen,
     Submission,
     answer,
-    answer_all,
-    answered_already,
     answered_before,
     submission_of,
 )
-from easeml_meter.service.submissions.deciding import Decisions
-from easeml_meter.service.submissions.keyed import Keyed, Keys
+from easeml_meter.service.submissions.deciding import Standing
 from easeml_meter.service.submissions.kinds import (
     MODELS,
     NO_TITLES,
@@ -82,33 +80,8 @@ MOST_ATTEMPTS = 5
 FAILED = {"error": "internal", "message": "the server failed at it: tell its admin"}
 
 
-@dataclass(frozen=True)
-class Incoming:
-    """A submission as it came in, and who sent it."""
-
-    actor: Actor
-    space: Workspace
-    model: str
-    body: bytes = field(repr=False)
-    matching: RowMatching = BY_IDS
-    once: bool = False
-    keyed: Keyed[Accepted] | None = None
-    """The key that it came with, if any."""
-    titles: Mapping[str, str] = field(default_factory=lambda: NO_TITLES)
-    """What its sender calls the files."""
-    note: str = ""
-    link: str = ""
-
-    def accepted(self, signal: Signal) -> Accepted:
-        """Return what its sender gets for an answer."""
-        receipt = _receipt_of(self.space.meter or "", signal, signal.step)
-        return receipt, signal if _sees_signals(self.actor) else None
-
-
 Accepted = tuple[Receipt, Signal | None]
 """What became of a submission; the signal for those who may see it."""
-Taken = Accepted | KeyedRequest
-"""The same, or what the key of a submission brings back."""
 
 
 @needs(Permission.SUBMIT)
@@ -120,14 +93,16 @@ def accept(
     *,
     matching: RowMatching = BY_IDS,
     once: bool = False,
-    titles: Mapping[str, str] = NO_TITLES,
     note: str = "",
     link: str = "",
+    seen: Seen = IN_USE,
+    titles: Mapping[str, str] = NO_TITLES,
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    `once`: if a model of that name was answered before, that is the answer. `titles`: what its
-    sender calls the files. `note` and `link` are shown with the answer.
+    `once`: if a model of that name was answered before, that is the answer. `seen`: the sets that
+    its sender takes to be in use. `titles`: what its sender calls the files. `note` and `link` are
+    shown with the answer. The same bytes of a model that waits for the same team are that one.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -137,90 +112,44 @@ def accept(
         TooLarge: there is no room to keep it.
         Spent: the test set has no answer left for the tenant.
         TooSoon: the actor's token has had its answers of a day.
-        WrongPhase: there is no test set or no validation set yet.
+        WrongPhase: there is no test set or no validation set yet, or `seen` are not in use.
     """
-    incoming = Incoming(
-        actor, space, model, body, matching, once, titles=titles, note=note, link=link
-    )
-    (outcome,) = accept_all(space.meter or "", [incoming])
-    if isinstance(outcome, Exception):
-        raise outcome
-    return cast(Accepted, outcome)  # it came without a key
-
-
-def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Taken | Exception]:
-    """Take submissions to one meter, each for itself; answer the predictions in one transaction.
-
-    Where the key that one came with is known, nothing but what that brings back is returned.
-    """
-    outcomes: list[Submission | Taken | Exception] = []
-    for incoming in together:
-        try:
-            outcomes.append(_received(incoming))
-        except MeterError as error:  # reported to its own caller; the rest of the batch goes on
-            outcomes.append(to_keep(error))
-        except Exception as error:
-            outcomes.append(error)
-    given = [each for each in outcomes if isinstance(each, Submission)]
-    # The batch is of several people, whose permissions were checked one by one as they came in.
-    answered = iter(answer_all(SYSTEM, together[0].space, given) if given else ())
-    found: list[Taken | Exception] = []
-    for incoming, outcome in zip(together, outcomes, strict=True):
-        told = next(answered) if isinstance(outcome, Submission) else outcome
-        found.append(incoming.accepted(told) if isinstance(told, Signal) else told)
-    return found
-
-
-def _received(incoming: Incoming) -> Submission | Taken:
-    """Look at what came in: predictions are to be answered, a model is queued."""
-    actor, keyed = incoming.actor.granted(Permission.SUBMIT), incoming.keyed
-    submitted = unpack(incoming.body, incoming.matching, incoming.space.limits, incoming.titles)
-    given = submission_of(
-        actor,
-        submitted,
-        incoming.model,
-        once=incoming.once,
-        note=incoming.note,
-        link=incoming.link,
-    )
+    submitted = unpack(body, matching, space.limits, titles)
     if isinstance(submitted, PredictionFiles):
-        if keyed is None:
-            return given
-        shown: Keyed[Signal] = Keyed(
-            keyed.request, lambda signal: keyed.answered(incoming.accepted(signal))
-        )
-        return replace(given, keyed=shown)
-    if keyed is not None:
-        with incoming.space.reading() as books:
-            if (before := Keys.read(books, [keyed]).before(keyed)) is not None:
-                return before
-    if (signal := answered_already(actor, incoming.space, given)) is not None:
-        return _kept(incoming, incoming.accepted(signal))
-    return _enqueue(incoming, given, submitted)
-
-
-def _kept(incoming: Incoming, found: Accepted) -> Taken:
-    """Keep what was found in the books under the key that the submission came with."""
-    if incoming.keyed is None:
-        return found
-    with incoming.space.writing() as books:
-        keys = Keys.read(books, [incoming.keyed])
-        if (before := keys.before(incoming.keyed)) is not None:
-            return before
-        keys.add(incoming.keyed, found)
-        keys.enter(books)
-    return found
-
-
-def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
-    space, keyed = incoming.space, incoming.keyed
+        signal = answer(actor, space, submitted, model, once=once, note=note, link=link, seen=seen)
+        return _accepted(actor, space, signal)
+    given = submission_of(actor, submitted, model, once=once, note=note, link=link, seen=seen)
+    advice = Advice.read(actor, space, given)
+    name = advice.draft.same_bytes or ""
     with space.reading() as books:
-        state = space.state(books)
-    state.active()
-    check_models(state.spec, onnx=submitted.kind == "onnx")
+        waiting = _known(books.submissions.unfinished(), space, given, name)
+    if waiting is not None:
+        return waiting.receipt, None
+    if (found := advice.answered(space)) is not None:
+        return _accepted(actor, space, found)
+    check_models(advice.state.spec, onnx=submitted.kind == "onnx")
+    return _enqueue(space, given, submitted, name).receipt, None
+
+
+def _accepted(actor: Actor, space: Workspace, signal: Signal) -> Accepted:
+    """Return what the sender gets for an answer."""
+    receipt = _receipt_of(space.meter or "", signal, signal.step)
+    return receipt, signal if _sees_signals(actor) else None
+
+
+def _known(
+    waiting: Sequence[Ticket], space: Workspace, given: Submission, name: str
+) -> Ticket | None:
+    """Return the model of the same bytes that waits for the same team, if there is one."""
+    own = (each for each in waiting if (each.meter, each.tenant) == (space.meter, given.tenant))
+    return next((each for each in own if each.options.get(BYTES) == name), None)
+
+
+def _enqueue(space: Workspace, given: Submission, submitted: Model, name: str) -> Ticket:
     noted = {
         "once": "true" if given.once else "",
         TOKEN: given.token,
+        BYTES: name,
         NOTE: given.note,
         LINK: given.link,
     }
@@ -246,26 +175,10 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
     )
     try:
         with space.writing() as books:
-            keys = Keys.read(books, [keyed])
-            if (before := keys.before(keyed)) is not None:
-                space.files.remove(ticket.blob)
-                return before
             waiting = books.submissions.unfinished()
-            own = [each for each in waiting if _lock(each) == _lock(ticket)]
-            if len(own) >= MOST_WAITING:
-                line = f"{len(own)} models of this team wait already"
-                raise TooMany(f"{line}: submit again when one is answered", _WAIT)
-            # The one check of a model's pace: from here on it counts, as one that waits and then
-            # as an answer, so that those after it are refused.
-            if given.pace is not None and not answered_before(books, space, given):
-                paces = Paces.read(books, ticket.meter, [given.token], space.clock, waiting)
-                paces.check(given.token, given.pace)
-            turn = next_turn(waiting, ticket.meter, ticket.tenant)
-            ticket = replace(ticket, options=ticket.options | {TURN: str(turn)})
-            books.submissions.add(ticket)
-            jobs.enqueue(books, _job(ticket))
-            keys.add(keyed, (ticket.receipt, None))
-            keys.enter(books)
+            before = _known(waiting, space, given, name)
+            if before is None:
+                ticket = _entered(space, books, ticket, given, waiting)
     except StorageError:
         # It may be queued all the same, and a worker then needs its file. One that nobody needs
         # only takes room.
@@ -273,7 +186,29 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
     except MeterError:
         space.files.remove(ticket.blob)
         raise
-    return ticket.receipt, None
+    if before is not None:
+        space.files.remove(ticket.blob)
+    return before or ticket
+
+
+def _entered(
+    space: Workspace, books: Books, ticket: Ticket, given: Submission, waiting: Sequence[Ticket]
+) -> Ticket:
+    """Queue a model, if its team and its token may have one more."""
+    own = [each for each in waiting if _lock(each) == _lock(ticket)]
+    if len(own) >= MOST_WAITING:
+        line = f"{len(own)} models of this team wait already"
+        raise TooMany(f"{line}: submit again when one is answered", _WAIT)
+    # The one check of a model's pace: from here on it counts, as one that waits and then
+    # as an answer, so that those after it are refused.
+    if given.pace is not None and not answered_before(books, space, given):
+        paces = Paces.read(books, ticket.meter, [given.token], space.clock, waiting)
+        paces.check(given.token, given.pace)
+    turn = next_turn(waiting, ticket.meter, ticket.tenant)
+    ticket = replace(ticket, options=ticket.options | {TURN: str(turn)})
+    books.submissions.add(ticket)
+    jobs.enqueue(books, _job(ticket))
+    return ticket
 
 
 def answering(conditions: Conditions = USUAL) -> Work:
@@ -324,9 +259,16 @@ def work(actor: Actor, site: Site, identifier: str, usual: Conditions = USUAL) -
             reach=lambda on: _reach(on, identifier),
         )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user, token=ticket.token)
-        once = "once" in ticket.options
-        noted = {name: ticket.options.get(name, "") for name in (NOTE, LINK)}
-        signal = answer(sender, space, submitted, ticket.model, conditions, once=once, **noted)
+        signal = answer(
+            sender,
+            space,
+            submitted,
+            ticket.model,
+            conditions,
+            once="once" in ticket.options,
+            note=ticket.options.get(NOTE, ""),
+            link=ticket.options.get(LINK, ""),
+        )
     except Exception as error:
         if not _refused(space, ticket, error):
             _put_back(site, identifier)
@@ -390,10 +332,10 @@ def _reach(on: Measured, identifier: str) -> None:
         if ticket is not None and ticket.receipt.final:
             raise MeterError("another worker has ended the submission: nothing is left to do")
         state = on.space.state(books)
-        decisions = Decisions.read(books, state, on.generation, [], on.space.clock)
+        standing = Standing.of(books, state, on.generation)
         if ticket is None:
-            raise decisions.spent()
-        decisions.check_reach(ticket.tenant, reached=ticket.reached is not None)
+            raise standing.spent()
+        standing.check_reach(ticket.tenant, reached=ticket.reached is not None)
         reaching = ticket.reaching(on.generation.number, on.validation.number)
         books.submissions.change(replace(reaching, changed_at=on.space.now()))
 

@@ -99,10 +99,9 @@ def read_pending(space: Workspace, order: LabelOrder) -> Pending:
     return Pending(draft, tuple(found["rows"]), tuple(found["ids"]))
 
 
-def unanswered(books: Books, test_set: TestSet, waited: Sequence[Draft]) -> Draft | None:
+def unanswered(books: Books, waited: Sequence[Draft]) -> Draft | None:
     """Return the oldest of those whose labels have come that has no answer yet."""
-    known = Known.read(books, test_set, waited)
-    return next((draft for draft in waited if known.same(draft) is None), None)
+    return next((draft for draft in waited if Known.read(books, draft).same is None), None)
 
 
 def _name(order: LabelOrder) -> str:
@@ -266,7 +265,7 @@ def compared_on_demand(
             state.active().number != test_set.number
             or orders_of(books, test_set) != before
             # Labels come before the answer that they are for; ours may follow from that answer.
-            or unanswered(books, test_set, waited) is not None
+            or unanswered(books, waited) is not None
             or (0 if same is None else same.step) != draft.old
         ):
             raise MeterError("another submission came meanwhile: submit this one again")

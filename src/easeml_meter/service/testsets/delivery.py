@@ -54,6 +54,9 @@ from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 from easeml_meter.vault.survey import Survey, refuse_repeated_ids
 
+DELIVERED = "delivered"
+"""What the books add to a manifest: the digest of the file that the rows, or the last, came in."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
@@ -224,11 +227,12 @@ def add_test_set(
     decisions: LabelerDecisions = UNDECIDED,
     *,
     parts: Sequence[Part] | None = None,
+    delivered: str = "",
 ) -> TestSet:
     """Take in a whole sealed test set; from then on submissions are answered.
 
     `parts` are those that it was made of, and must still be all that there are. None: it is
-    complete by itself, whatever parts have come.
+    complete by itself, whatever parts have come. `delivered`: the digest of the last one.
 
     A refusal names rows by number. It tells something about hidden rows, so only those who may
     add test sets ever receive one. Answers given from the same rows before still count: their
@@ -244,7 +248,10 @@ def add_test_set(
     """
     state = space.read_state()
     with open_delivered(space, state, path) as sealed:
-        return take_in(actor, space, state, sealed, path, decisions=decisions, parts=parts)
+        delivered = delivered or sealed.manifest.sha256
+        return take_in(
+            actor, space, state, sealed, path, decisions=decisions, parts=parts, delivered=delivered
+        )
 
 
 def take_in(
@@ -256,6 +263,7 @@ def take_in(
     *,
     decisions: LabelerDecisions,
     parts: Sequence[Part] | None = None,
+    delivered: str,
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
     wanted = state.requested()
@@ -274,7 +282,14 @@ def take_in(
         # The last check: if it fails, that is entered as a try, and tries are few.
         check_enough(space, state, sealed, fingerprint, parts or ())
         return _begin(
-            elsewhere, state, sealed, path, fingerprint=fingerprint, notices=notices, parts=parts
+            elsewhere,
+            state,
+            sealed,
+            path,
+            fingerprint=fingerprint,
+            notices=notices,
+            parts=parts,
+            delivered=delivered,
         )
     elsewhere, notices = check_reuse(actor, space, state, sealed, decisions)
     # Those that join, by themselves: beside others they have another fingerprint.
@@ -283,7 +298,14 @@ def take_in(
     with windows.joined(space, state, sealed) as (window, whole):
         fingerprint = fresh_rows(space, state, window, path)
         return _begin(
-            elsewhere, state, window, whole, fingerprint=fingerprint, notices=notices, parts=parts
+            elsewhere,
+            state,
+            window,
+            whole,
+            fingerprint=fingerprint,
+            notices=notices,
+            parts=parts,
+            delivered=delivered,
         )
 
 
@@ -296,6 +318,7 @@ def _begin(
     fingerprint: str,
     notices: Sequence[Notice],
     parts: Sequence[Part] | None,
+    delivered: str,
 ) -> TestSet:
     """Enter a test set whose rows were checked; the oldest batch of the window before is free."""
     space = elsewhere.space
@@ -332,7 +355,7 @@ def _begin(
             phase=advance(wanted.phase, Phase.ACTIVE),
             rows=manifest.examples,
             fingerprint=fingerprint,
-            manifest=manifest.to_dict(),
+            manifest=manifest.to_dict() | {DELIVERED: delivered},
             blob=blob,
             changed_at=now,
         )

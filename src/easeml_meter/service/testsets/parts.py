@@ -17,7 +17,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
-from easeml_meter.service.testsets.delivery import Choices
+from easeml_meter.service.testsets.delivery import DELIVERED, Choices
 from easeml_meter.service.testsets.requests import as_request, open_request, refuse_other_parts
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
@@ -84,7 +84,14 @@ def add_labels(
             asked.refuse_part()
         if asked.whole or (not earlier and not part and here >= wanted.labels_needed):
             whole = delivery.take_in(
-                actor, space, state, sealed, path, decisions=decisions, parts=earlier
+                actor,
+                space,
+                state,
+                sealed,
+                path,
+                decisions=decisions,
+                parts=earlier,
+                delivered=sealed.manifest.sha256,
             )
             return _as_it_stands(space, whole)
         delivery.check_alone(space, state, sealed)
@@ -103,6 +110,23 @@ def add_labels(
     for each in earlier:
         space.files.remove(each.blob)
     return _as_it_stands(space, added)
+
+
+@needs(Permission.ADD_TEST_SET)
+def taken_in(_: Actor, space: Workspace, digest: str) -> LabelRequest | None:
+    """Return what a sealed file of this digest became, as it stands now; None: nothing.
+
+    A part that made the rows enough became the test set, like one that is whole.
+    """
+    with space.reading() as books:
+        state = space.state(books)
+        for test_set in state.generations:
+            manifest = test_set.manifest or {}
+            known = {manifest.get(DELIVERED), manifest.get("sha256")}
+            known |= {part.digest for part in books.parts.all(test_set)}
+            if digest in known:
+                return as_request(space, books, test_set)
+    return None
 
 
 def _as_it_stands(space: Workspace, test_set: TestSet) -> LabelRequest:
@@ -265,4 +289,5 @@ def _merge(
             recipients=[space.identity.recipient],
             clock=space.clock,
         )
-        return delivery.add_test_set(actor, space, whole, decisions, parts=earlier)
+        last = parts[-1].manifest.sha256
+        return delivery.add_test_set(actor, space, whole, decisions, parts=earlier, delivered=last)

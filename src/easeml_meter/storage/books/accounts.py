@@ -16,7 +16,6 @@ from easeml_meter.core.history import Folded
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import State
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.exchange import Query
 from easeml_meter.storage.books.repository import Repository, columns_of
 
 
@@ -33,7 +32,8 @@ class Accounts(Repository):
 
         One index lookup for each tenant, however long its history.
         """
-        return _found(self._connection.ask(self.question(meter, generation)))
+        given = {"meter": meter, "generation": generation}
+        return _found(self._connection.execute(_complete(), given))
 
     def put(self, meter: str, generation: int, folded: Iterable[Folded]) -> None:
         """Store accounts in the place of older ones."""
@@ -45,10 +45,6 @@ class Accounts(Repository):
                 for each in folded
             ],
         )
-
-    def question(self, meter: str, generation: int) -> Query:
-        """Return what `complete` asks."""
-        return Query(_complete(), {"meter": meter, "generation": generation})
 
 
 def _found(rows: Iterable[Sequence[Any]]) -> dict[int, Folded]:

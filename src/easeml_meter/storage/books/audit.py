@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from easeml_meter.core.model import AuditLink
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.exchange import Query
 from easeml_meter.storage.books.repository import Repository
 
 _START = "0" * 64
@@ -57,12 +56,8 @@ class AuditLinks(Repository):
         self._add(schema.audit, links)
         return links
 
-    def question(self, meter: str) -> Query:
-        """Return what is asked before links are added: where the chain ends."""
-        return Query(_last_link(), {"meter": meter})
-
     def _last(self, meter: str) -> tuple[int, str]:
-        for number, digest in self._connection.ask(self.question(meter)):
+        for number, digest in self._connection.execute(_last_link(), {"meter": meter}):
             return number, digest
         return 0, _START
 

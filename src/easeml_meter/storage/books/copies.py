@@ -34,7 +34,6 @@ LEFT_OUT = (
         table.name
         for table in (
             schema.uploads,
-            schema.idempotency,
             schema.deliveries,
             schema.handover_requests,
             schema.releases,

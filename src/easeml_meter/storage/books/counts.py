@@ -31,7 +31,7 @@ class Counts(Repository):
     def add_wait(self, bucket: int, seconds: float) -> None:
         """Count a submission that was begun, after it had waited."""
         table = schema.queue_waits
-        insert = (sqlite if self._connection.dialect == "sqlite" else postgresql).insert(table)
+        insert = (sqlite if self._connection.dialect.name == "sqlite" else postgresql).insert(table)
         more = {"submissions": table.c.submissions + 1, "seconds": table.c.seconds + seconds}
         # In one statement: workers of other meters, whose lock is another, count at the same time.
         counted = insert.on_conflict_do_update(index_elements=[table.c.bound], set_=more)

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 
 from easeml_meter.core.model import Entry
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.exchange import Query
-from easeml_meter.storage.books.repository import Repository, of_pairs
+from easeml_meter.storage.books.repository import Repository
 
 
 class Entries(Repository):
@@ -29,41 +28,22 @@ class Entries(Repository):
             which["tenant"] = tenant
         return self._values(schema.entries, Entry, "tenant", "step", **which)
 
-    def of_submissions(
-        self, meter: str, generation: int, submissions: Collection[tuple[int, str]]
+    def of_submission(
+        self, meter: str, generation: int, tenant: int, submission: str
     ) -> list[Entry]:
-        """Return the answers that tenants got to submissions, each given with its digest.
+        """Return the answers that a tenant got to a submission, by its digest.
 
-        An index finds them, however long the histories are.
+        By the index on digests alone, however long the histories are: where PostgreSQL has a
+        choice, it keeps the worse one for long, because it chose while the table was small.
         """
-        if not submissions:
-            return []
-        found = (Entry(*row) for row in self._connection.ask(self.question(meter, submissions)))
-        return [
-            each
-            for each in found
-            if each.generation == generation and (each.tenant, each.submission) in submissions
-        ]
+        found = self._values(schema.entries, Entry, submission=submission)
+        place = (meter, generation, tenant)
+        return [each for each in found if (each.meter, each.generation, each.tenant) == place]
 
-    def question(self, meter: str, submissions: Collection[tuple[int, str]]) -> Query:
-        """Return what `of_submissions` asks, whichever test set is then in use."""
-        return of_pairs(
-            self._connection.dialect,
-            schema.entries,
-            Entry,
-            ("tenant", "submission"),
-            submissions,
-            by="submission",
-            meter=meter,
-        )
-
-    def of_models(
-        self, meter: str, generation: int, tenants: Collection[int], models: Collection[str]
-    ) -> list[Entry]:
-        """Return the answers that these tenants got to models of these names, the newest last."""
-        which = {"meter": meter, "generation": generation}
-        given = {"tenants": list(tenants), "models": list(models)}
-        return [Entry(*row) for row in self._connection.execute(_of_models(), which | given)]
+    def of_models(self, meter: str, generation: int, tenant: int, model: str) -> list[Entry]:
+        """Return the answers that a tenant got to models of a name, the newest last."""
+        which = {"meter": meter, "generation": generation, "tenant": tenant, "model": model}
+        return self._values(schema.entries, Entry, "step", **which)
 
     def at(self, meter: str, generation: int, tenant: int, step: int) -> Entry | None:
         """Return the answer of a step."""
@@ -90,16 +70,6 @@ def _select(*names: str) -> sa.Select[Any]:
     table = schema.entries
     columns = (table.c[field.name] for field in fields(Entry))
     return sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in names))
-
-
-@cache
-def _of_models() -> sa.Select[Any]:
-    table = schema.entries
-    chosen = _select("meter", "generation").where(
-        table.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
-        table.c.model.in_(sa.bindparam("models", expanding=True)),
-    )
-    return chosen.order_by(table.c.step)
 
 
 @cache

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from easeml_meter.core.model import MeterRecord, TestSet, ValidationSet
 from easeml_meter.errors import NotFound, StorageError
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.exchange import Query
 from easeml_meter.storage.books.repository import Repository, columns_of
 
 Overview = tuple[MeterRecord, list[TestSet], ValidationSet | None]
@@ -39,7 +38,8 @@ class Meters(Repository):
 
     def overview(self, identifier: str | None = None) -> Overview:
         """Return a meter as `get` does, its test sets, and its newest validation set, at once."""
-        found = self._connection.ask(self.question(identifier))
+        which = {} if identifier is None else {"id": identifier}
+        found = self._connection.execute(_overview(tuple(which)), which).all()
         meters = {row[0] for row in found}
         if len(meters) != 1:
             raise _not_one(identifier, len(meters))
@@ -51,11 +51,6 @@ class Meters(Repository):
             sets,
             None if newest[0] is None else ValidationSet(*newest),
         )
-
-    def question(self, identifier: str | None) -> Query:
-        """Return what `overview` asks."""
-        which = {} if identifier is None else {"id": identifier}
-        return Query(_overview(tuple(which)), which)
 
     def all(self) -> list[MeterRecord]:
         """Return all meters, the oldest first."""

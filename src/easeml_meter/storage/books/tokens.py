@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -32,20 +31,17 @@ class Tokens(Repository):
         """Return a token by its id, if there is one."""
         return next(map(_token, self._values(schema.tokens, Token, id=identifier)), None)
 
-    def holders(self, digests: Collection[str]) -> dict[str, Holder]:
-        """Return tokens by digest, with their users and the users' seats, in one query."""
-        found: dict[str, Holder] = {}
-        for digest, *row in self._connection.execute(_holders(), {"digests": list(digests)}):
-            token, user, seats = found.get(digest) or (
-                _token(Token(*row[:_USER])),
-                User(*row[_USER:_SEAT]),
-                (),
-            )
-            seat = Seat(*row[_SEAT:])
-            if seat.meter is not None:  # None: the user has no seat
-                seats += (replace(seat, role=Role(seat.role)),)
-            found[digest] = token, user, seats
-        return found
+    def holder(self, digest: str) -> Holder | None:
+        """Return a token by its digest, with its user and the user's seats, in one query."""
+        rows = self._connection.execute(_holder(), {"digest": digest}).all()
+        if not rows:
+            return None
+        seats = (Seat(*row[_SEAT:]) for row in rows if row[_SEAT] is not None)
+        return (
+            _token(Token(*rows[0][:_USER])),
+            User(*rows[0][_USER:_SEAT]),
+            tuple(replace(seat, role=Role(seat.role)) for seat in seats),
+        )
 
     def revoke(self, now: str, **which: str) -> None:
         """Revoke the tokens with this `id`, or of this `user`, unless they are already."""
@@ -64,15 +60,15 @@ _SEAT = _USER + len(fields(User))
 
 
 @cache
-def _holders() -> sa.Select[Any]:
+def _holder() -> sa.Select[Any]:
     token, user, seat = schema.tokens, schema.users, schema.members
     rows = ((token, Token), (user, User), (seat, Seat))
     columns = (table.c[field.name] for table, kind in rows for field in fields(kind))
     return (
-        sa.select(token.c.digest, *columns)
+        sa.select(*columns)
         .select_from(
             token.join(user, user.c.id == token.c.user).outerjoin(seat, seat.c.user == user.c.id)
         )
-        .where(token.c.digest.in_(sa.bindparam("digests", expanding=True)))
+        .where(token.c.digest == sa.bindparam("digest"))
         .order_by(seat.c.added_at, seat.c.role, seat.c.tenant)
     )

@@ -1,4 +1,4 @@
-"""Uploads in the books: files announced and not yet taken in."""
+"""Uploads in the books: files announced, and those taken in lately."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ class Uploads(Repository):
             schema.uploads.c.created_at < moment
         )
         return [Upload(*row) for row in self._connection.execute(older)]
+
+    def take(self, identifier: str, digest: str) -> None:
+        """Note that the file of an upload, with this digest, was taken in."""
+        table = schema.uploads
+        self._connection.execute(table.update().where(table.c.id == identifier), {"digest": digest})
 
     def remove(self, identifier: str) -> None:
         """Forget an upload."""

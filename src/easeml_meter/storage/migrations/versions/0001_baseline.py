@@ -182,6 +182,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(200), nullable=False),
         sa.Column("size", sa.BigInteger, nullable=False),
         sa.Column("created_at", sa.String(32), nullable=False),
+        sa.Column("digest", sa.String(64)),
     )
     op.create_table(
         "parts",
@@ -223,16 +224,6 @@ def upgrade() -> None:
         sa.Column("bound", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("submissions", sa.BigInteger, nullable=False),
         sa.Column("seconds", sa.Float, nullable=False),
-    )
-    op.create_table(
-        "idempotency",
-        sa.Column("user", sa.String(32), primary_key=True),
-        sa.Column("key", sa.String(200), primary_key=True),
-        sa.Column("request", sa.String(64), nullable=False),
-        sa.Column("status", sa.Integer),
-        sa.Column("body", sa.JSON),
-        sa.Column("created_at", sa.String(32), nullable=False),
-        sa.Column("server", sa.BigInteger),
     )
     op.create_table(
         "deliveries",
