@@ -27,7 +27,6 @@ from easeml_meter.scoring.score import Unscorable
 from easeml_meter.scoring.validation import Validation
 
 INPUTS = pa.schema([("size", pa.float64()), ("weight", pa.float64())])
-BRIER = "brier"
 ABSOLUTE = "absolute[-3,3]"
 
 
