@@ -78,6 +78,7 @@ fuzz: for-work ## feed changed files and requests to every parser and route, for
 
 bench: for-work ## time the slow paths
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.server
 
 redteam: for-work ## attack a server of its own: DATABASE=postgresql, or URL= and TOKEN= of another
 	$(if $(filter postgresql,$(DATABASE)),pg_virtualenv) $(BIN)/python -m redteam $(WORDS)

@@ -34,8 +34,6 @@ class Benchmark:
     at_most: float
     """The largest ratio of our time to the reference's that is accepted."""
     agree: Callable[[Any, Any], bool] = operator.eq
-    prepare: Callable[[], object] = lambda: None
-    """What is done once before, and not timed."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,6 @@ def all_benchmarks() -> list[Benchmark]:
 
 def measure(benchmark: Benchmark) -> Timing:
     """Time both sides, and see whether they agree."""
-    benchmark.prepare()
     ours, our_answer = best_time(benchmark.ours)
     reference, plain_answer = best_time(benchmark.reference)
     return Timing(benchmark, ours, reference, benchmark.agree(our_answer, plain_answer))
