@@ -368,16 +368,8 @@ def signal_of(
 
 def shown_step(spec: MeterSpec, entry: Entry) -> int:
     """Return the step of an answer; those of a rolling test set go on from window to window."""
-    return _before(spec, entry.generation) + entry.step
-
-
-def entered_step(spec: MeterSpec, generation: int, shown: int) -> int:
-    """Return the step under which the books have an answer, given the one that people see."""
-    return shown - _before(spec, generation)
-
-
-def _before(spec: MeterSpec, generation: int) -> int:
-    return 0 if spec.window is None else (generation - 1) * spec.submissions
+    before = 0 if spec.window is None else (entry.generation - 1) * spec.submissions
+    return before + entry.step
 
 
 def _empty(spec: MeterSpec) -> float:
