@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -56,55 +54,6 @@ def test_the_image_runs_unprivileged_and_starts_a_server() -> None:
     installed = next(line for line in reversed(last) if "apt-get install" in line)
     for package in ("bubblewrap", "util-linux", "ca-certificates", "python3", "restic"):
         assert package in installed.split()
-
-
-def mounted(service: dict[str, Any], place: str) -> str:
-    """Return the volume that a path of a service lies on."""
-    pairs = [re.findall(r"(\$\{.*?\}|[^:]+)", each) for each in service["volumes"]]
-    (found,) = [each[0] for each in pairs if each[1:] and place.startswith(f"{each[1]}/")]
-    return str(found)
-
-
-def test_the_store_of_compose_lets_in_only_who_has_the_secret(tmp_path: Path) -> None:
-    """SeaweedFS lets everyone in without identities, which this release takes from a file alone."""
-    services = compose()["services"]
-    store, first = services["store"], services["first"]
-    (config,) = [word for word in store["command"] if word.startswith("-s3.config=")]
-    place = config.partition("=")[2]
-    # /etc/seaweedfs has a file of the image, and a volume would hide it.
-    assert not place.startswith("/etc/seaweedfs/")
-    assert mounted(store, place) == mounted(first, place)
-    assert f"{mounted(store, place)}:{Path(place).parent}:ro" in store["volumes"]
-    # It does not start without the file, so what makes the file cannot wait for it.
-    assert store["depends_on"] == {"first": {"condition": "service_completed_successfully"}}
-    assert not first["depends_on"]
-
-    for folder in ("key", "backups", "identities"):
-        (tmp_path / folder).mkdir()
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    (tools / "chown").write_text("#!/bin/sh\n")  # the account of the image need not exist here
-    (tools / "chown").chmod(0o755)
-    given = 'with "quotes" and \\'
-    environment = {
-        "PATH": f"{tools}:{Path(sys.executable).parent}:/usr/bin:/bin",
-        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        "AWS_ACCESS_KEY_ID": first["environment"]["AWS_ACCESS_KEY_ID"],
-        "AWS_SECRET_ACCESS_KEY": given,
-    }
-    (script,) = first["command"]
-    assert "$" not in script  # compose would take it for a variable of its own
-    for _ in range(2):  # at every start
-        subprocess.run(
-            [*first["entrypoint"], script.replace("/srv/", f"{tmp_path}/")],
-            env=environment,
-            check=True,
-        )
-    made = tmp_path / Path(place).relative_to("/srv")
-    assert made.stat().st_mode & 0o777 == 0o600
-    (identity,) = json.loads(made.read_text())["identities"]
-    assert identity["credentials"] == [{"accessKey": "meter", "secretKey": given}]
-    assert {*identity["actions"]} == {"Admin", "Read", "Write", "List"}
 
 
 @pytest.mark.verify

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from tests.live import live
 from tests.server.driving import (
     VALIDATION,
     begin,
@@ -206,52 +203,6 @@ def test_only_so_many_models_of_a_team_wait(
     assert one.delete(f"/meters/{meter}/submissions/{first}").status_code == 204
     assert hand_in(one, meter, "c").status_code == 202
     assert len(list(served.site.space(meter).files.names("submissions"))) == 3
-
-
-def beside_sleepers(folder: Path, teams: int, each: int) -> float:
-    """Return how much longer predictions take beside models that sleep, as a ratio."""
-    folder.mkdir(exist_ok=True)
-    with live(folder / "site") as site:
-        served = site.served
-        own = served.add_meter(small_spec(steps=100))
-        labels = begin(served, own, folder)
-        spec = small_spec(models=True, steps=teams, tenants=(1,) * teams)
-        sleepy = served.add_meter(spec, prefix="sleepy ")
-        begin(served, sleepy, folder, prefix="sleepy ", seed=5)
-        salts = map(str, range(100))
-
-        def latency() -> float:
-            times = []
-            for _ in range(20):
-                started = time.perf_counter()
-                answer = submit(served.client("developer"), own, labels, salt=next(salts))
-                times.append(time.perf_counter() - started)
-                assert answer.json()["signal"]["step"]
-            return median(times)
-
-        alone = latency()
-        for team in range(1, teams + 1):
-            client = served.client(f"sleepy developer{team if team > 1 else ''}")
-            for number in range(each):
-                body = Bundle(f"sleep 5.{number}").to_bytes()
-                assert hand_in(client, sleepy, f"m{number}", body=body).status_code == 202
-        served.app.state.worker.call()
-        found = min(latency() for _ in range(3)) / alone  # the best: other programs run here, too
-        with served.site.reading() as books:
-            states = {ticket.state for ticket in books.submissions.unfinished()}
-        assert states == {SubmissionState.RUNNING, SubmissionState.QUEUED}
-        return found
-
-
-@pytest.mark.slow
-def test_predictions_take_no_longer_beside_models_that_sleep(tmp_path: Path) -> None:
-    # Tried again where another program took the processors after the first measurement.
-    assert any(beside_sleepers(tmp_path / str(number), teams=2, each=5) <= 2 for number in range(3))
-
-
-@pytest.mark.verify
-def test_predictions_take_no_longer_beside_a_hundred_and_fifty_that_sleep(tmp_path: Path) -> None:
-    assert beside_sleepers(tmp_path, teams=10, each=15) <= 2
 
 
 @pytest.mark.usefixtures("told")
