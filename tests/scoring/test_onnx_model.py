@@ -319,6 +319,16 @@ def test_a_graph_that_hangs_together_nowhere() -> None:
     assert refusal(content).startswith("no valid ONNX model: ")
 
 
+def one_node(operator: str, domain: str = "", **options: Any) -> bytes:
+    """Give a model of a single operator, which takes and gives three numbers for a row."""
+    body = graph(
+        [helper.make_node(operator, ["x"], ["y"], domain=domain)],
+        [value("x", FLOAT, ["N", 3])],
+        [value("y", FLOAT, ["N", 3])],
+    )
+    return models.content(body, **({"domains": {domain: 1}} if domain else {}) | options)
+
+
 class TestOtherFiles:
     LINE = "kept in another file, all data must be in the model itself"
 
@@ -366,12 +376,7 @@ class TestOtherFiles:
 
 class TestOperators:
     def test_of_another_domain(self) -> None:
-        body = graph(
-            [helper.make_node("Upload", ["x"], ["y"], domain="evil")],
-            [value("x", FLOAT, ["N", 3])],
-            [value("y", FLOAT, ["N", 3])],
-        )
-        line = refusal(models.content(body, domains={"evil": 1}))
+        line = refusal(one_node("Upload", "evil"))
         assert line == "operator 'evil.Upload' given, only those of onnxruntime itself are run"
 
     def test_constant_without_output(self) -> None:
@@ -382,21 +387,10 @@ class TestOperators:
         assert line.startswith("no valid ONNX model: ")
 
     def test_unknown_to_onnxruntime(self) -> None:
-        body = graph(
-            [helper.make_node("Upload", ["x"], ["y"], domain="com.microsoft")],
-            [value("x", FLOAT, ["N", 3])],
-            [value("y", FLOAT, ["N", 3])],
-        )
-        line = refusal(models.content(body, domains={"com.microsoft": 1}))
-        assert "com.microsoft:Upload" in line
+        assert "com.microsoft:Upload" in refusal(one_node("Upload", "com.microsoft"))
 
     def test_of_onnxruntime(self) -> None:
-        body = graph(
-            [helper.make_node("Gelu", ["x"], ["y"], domain="com.microsoft")],
-            [value("x", FLOAT, ["N", 3])],
-            [value("y", FLOAT, ["N", 3])],
-        )
-        content = models.content(body, domains={"com.microsoft": 1})
+        content = one_node("Gelu", "com.microsoft")
         assert predict(content, expected(4, "0-1", ANIMALS), columns()).tolist() == [2, 1, 0, 1]
 
     def test_made_of_known_ones(self) -> None:
@@ -414,13 +408,8 @@ class TestOperators:
         assert line.startswith("operator 'mine.gone' given")
 
     def test_newer_than_onnxruntime(self) -> None:
-        body = graph(
-            [helper.make_node("Relu", ["x"], ["y"])],
-            [value("x", FLOAT, ["N", 3])],
-            [value("y", FLOAT, ["N", 3])],
-        )
         newest = onnx.defs.onnx_opset_version()
-        assert f"opset {newest} of ai.onnx given, " in refusal(models.content(body, opset=newest))
+        assert f"opset {newest} of ai.onnx given, " in refusal(one_node("Relu", opset=newest))
 
 
 class TestBombs:
