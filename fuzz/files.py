@@ -235,7 +235,7 @@ upper = 1.0
 tolerance = 0.1
 """
     _keys = (
-        *("loss", "steps", "delta", "sessions", "tenants", "protocol", "resets"),
+        *("loss", "steps", "delta", "sessions", "tenants", "protocol"),
         *("models", "inputs", "classes", "handover", "gap", "ceiling", "memory", "kept"),
     )
     _values = (
@@ -372,7 +372,7 @@ class JournalLines:
 
     name = "journal"
     _entry = asdict(
-        Entry("m", 1, 1, 1, "1", False, "model", "s" * 64, 1, "v" * 64, "0.5", "b", "2020-01-01")
+        Entry("m", 1, 1, 1, "1", "model", "s" * 64, 1, "v" * 64, "0.5", "b", "2020-01-01")
     )
 
     def make(self, draw: Random) -> bytes:

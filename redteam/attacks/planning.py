@@ -9,16 +9,16 @@ from redteam import attack
 from redteam.target import Client, hold, refused, small_spec
 
 HEAVY: dict[str, dict[str, Any]] = {
-    "a million steps, 20 bands, resets": {
+    "a million steps, 20 bands, a ceiling": {
         "protocol": "incremental",
-        "resets": 100_000,
+        "ceiling": 0.1,
         "steps": 10**6,
         "signals": 20,
         "edges": None,
     },
-    "1,000 resets, 50 bands": {
+    "10,000 steps, 50 bands, memory": {
         "protocol": "incremental",
-        "resets": 1000,
+        "memory": 9_000,
         "steps": 10_000,
         "signals": 50,
         "edges": None,

@@ -247,14 +247,12 @@ class MeterVerbs(Protocol):
         label: str | None = None,
         id_column: str | None = None,
         cluster: str | None = None,
-        reset: bool = False,
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on (developers).
 
         Raises:
             Denied: the role gives none.
-            InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
-                asked for that was not planned or is used up.
+            InvalidInput: the table cannot be read, or its labels or ids do not fit.
             TooLarge: there is no room for it.
             WrongPhase: there is no validation set yet.
         """
@@ -724,7 +722,6 @@ class Meter(MeterVerbs):
         label: str | None = None,
         id_column: str | None = None,
         cluster: str | None = None,
-        reset: bool = False,
     ) -> ValidationSet:
         return validation.give_validation(
             self._actor,
@@ -733,7 +730,6 @@ class Meter(MeterVerbs):
             label=label,
             id_column=id_column,
             cluster=cluster,
-            reset=reset,
             first=False,
         )
 

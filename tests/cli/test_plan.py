@@ -15,7 +15,6 @@ from tests.cli.running import plan_json, run
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 
-RESETS = ["--protocol", "incremental", "--resets"]
 HEADLINE = ["--steps", "10", "--signals", "5", "--tolerance", "0.01", "--delta", "0.01"]
 
 
@@ -44,8 +43,6 @@ def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> 
         (["--protocol", "resampling", "--published"], 380_050),
         (["--ceiling", "0.1"], 17_943),
         (["--ceiling", "0.1", "--count", "all"], 34_904),
-        ([*RESETS, "1", "--bound", "hoeffding"], 61_140),
-        ([*RESETS, "1", "--bound", "hoeffding", "--count", "all"], 77_579),
         (["--tenants", "5,5", "--handover"], 48_986),
         (["--memory", "0"], 27_169),
         (["--memory", "9"], 48_986),
@@ -158,7 +155,6 @@ BAD = {
     "tenants": ["plan", *HEADLINE, "--tenants", "4,5"],
     "tenants words": ["plan", *HEADLINE, "--tenants", "a,b"],
     "revert after the end": ["plan", *HEADLINE, "--reverts", "11"],
-    "resets": ["plan", *HEADLINE, "--resets", "3"],
     "published ceiling": ["plan", *HEADLINE, "--published", "--ceiling", "0.1"],
     "published exact": ["plan", *HEADLINE, "--published", "--bound", "exact"],
     "exact for brier": ["plan", *HEADLINE, "--loss", "brier", "--bound", "exact"],

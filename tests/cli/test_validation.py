@@ -8,11 +8,9 @@ import pytest
 from tests.cli.workbench import (
     VALIDATION,
     Workbench,
-    animals,
     ready,
     rows,
     text,
-    wrong,
 )
 
 
@@ -39,25 +37,6 @@ def test_a_first_validation_set_without_the_label_column(tmp_path: Path) -> None
     name = text("id,x\n0,1\n")(desk)
     given = ["validation", "set", name, "--label", "label"]
     assert "no column 'label' (there are 'id', 'x')" in desk.refused(2, *given)
-
-
-def test_resets_are_counted_when_they_are_asked_for(tmp_path: Path) -> None:
-    desk = Workbench(tmp_path)
-    labels = ready(desk, protocol="incremental", resets=1, steps=3)
-    half = len(labels) // 2
-    assert desk.submit(wrong(labels, half), VALIDATION, name="a")["band"] == 3
-    desk.ok("validation", "replace", "validation-1000.csv", "--reset")
-    assert desk.submit(labels, VALIDATION, name="b")["band"] == 1
-    again = ["validation", "replace", "validation-1000.csv", "--reset"]
-    assert "resets (1) are used" in desk.refused(2, *again)
-    desk.submit(labels, VALIDATION, name="c")
-
-    # The next test set has its own; the last one is not carried out once more.
-    fresh = animals(len(labels), seed=2)
-    desk.deliver(fresh, seed=2)
-    assert desk.submit(wrong(fresh, half), VALIDATION, name="d")["band"] == 3
-    desk.ok(*again)
-    assert desk.submit(fresh, VALIDATION, name="e")["band"] == 1
 
 
 def test_predictions_are_joined_by_the_ids_of_a_validation_set(tmp_path: Path) -> None:

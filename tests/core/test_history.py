@@ -16,7 +16,7 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import answer_named
 from easeml_meter.spec import Count, MeterSpec
 
-ENTRY = Entry("m", 1, 1, 1, "1", False, "model", "s", 1, "d", "0", "", "2026-01-01")
+ENTRY = Entry("m", 1, 1, 1, "1", "model", "s", 1, "d", "0", "", "2026-01-01")
 
 
 def ledger(*, extra: int = 0, **options: Any) -> Ledger:
@@ -53,13 +53,6 @@ def test_a_gap_in_the_steps_is_kept() -> None:
     on = ledger()
     found = fold(on, [ENTRY, replace(ENTRY, step=5)], 1)
     assert (found.account.steps, found.step) == (2, 5)
-
-
-def test_a_reset_comes_before_the_answer_that_followed_it() -> None:
-    on = ledger(protocol="incremental", resets=1)
-    first, second, third = entries("3", "1", "2")
-    found = fold(on, [first, replace(second, after_reset=True), third], 1)
-    assert (found.account.state.top, found.account.state.resets_used) == (2, 1)
 
 
 def test_histories_count_all_answers_and_take_one_more() -> None:

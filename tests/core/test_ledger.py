@@ -29,7 +29,6 @@ METERS: dict[str, dict[str, Any]] = {
     "regular, own loss": {"loss": "module:function"},
     "incremental": {"protocol": "incremental"},
     "incremental, nonuniform": {"protocol": "incremental", "tolerance": BY_BAND},
-    "incremental, resets": {"protocol": "incremental", "resets": 2},
     "tenants": {"tenants": (6, 4)},
     "handover": {"tenants": (6, 4), "handover": True},
 }
@@ -169,15 +168,13 @@ def test_impossible_answers_are_refused_and_change_nothing(name: str) -> None:
     assert account == Account()
 
 
-def test_an_incremental_meter_never_goes_back_but_after_a_reset() -> None:
-    ledger = books("incremental, resets")
+def test_an_incremental_meter_never_goes_back() -> None:
+    ledger = books("incremental")
     account = ledger.replay([1, 4])
     with pytest.raises(InvalidInput, match="3 given"):
         ledger.record(account, 3)
-    account = ledger.record(ledger.reset(account), 2)
-    assert (account.steps, account.state.top, account.state.resets_used) == (3, 2, 1)
-    with pytest.raises(InvalidInput, match="no reset is left"):
-        books("incremental").reset(Account())
+    account = ledger.record(account, 5)
+    assert (account.steps, account.state.top) == (3, 5)
 
 
 @every

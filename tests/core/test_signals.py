@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -26,7 +25,6 @@ from easeml_meter.core.signals import (
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import feedback_of
 
 OWN_LOSS = "module:function"  # it may fail on hidden data, and that is then an answer
 TENTHS = [k / 10 for k in range(1, 10)]
@@ -193,20 +191,6 @@ def test_losses_that_vary_too_much_are_told_as_that_and_nothing_else() -> None:
     assert name_of(TOO_SPREAD) == "too-spread"
 
 
-def test_a_reset_forgets_the_running_maximum_as_often_as_agreed() -> None:
-    meter = rules(protocol="incremental", resets=1)
-    state = meter.after(State(), 4)
-    assert meter.answers(state) == (4, 5)
-    state = meter.reset(state)
-    assert (state.top, state.resets_used, meter.level(state)) == (1, 1, 0)
-    assert meter.answer(state, 0.0, 0.2) == 2
-    with pytest.raises(InvalidInput, match="1 of 1 used"):
-        meter.reset(state)
-    for other in (rules(), rules(protocol="incremental")):
-        with pytest.raises(InvalidInput, match="no reset is left"):
-            other.reset(State())
-
-
 EXTRAS: dict[str, dict[str, Any]] = {
     "plain": {},
     "ceiling": {"ceiling": 0.3},
@@ -217,22 +201,17 @@ METERS = {
     for protocol in ("regular", "incremental")
     for name, options in EXTRAS.items()
 }
-METERS["incremental, resets"] = {"protocol": "incremental", "resets": 2}
-METERS["incremental, resets, ceiling"] = {"protocol": "incremental", "resets": 1, "ceiling": 0.3}
 
 
 @pytest.mark.parametrize("options", METERS.values(), ids=METERS.keys())
 @given(
     losses=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=12),
-    seed=st.integers(0, 2**16),
 )
 def test_every_answer_is_one_of_those_announced(
-    options: dict[str, Any], losses: list[tuple[float, float]], seed: int
+    options: dict[str, Any], losses: list[tuple[float, float]]
 ) -> None:
-    meter, state, coin = rules(**options), State(), random.Random(seed)  # noqa: S311
+    meter, state = rules(**options), State()
     for validation_loss, test_loss in losses:
-        if state.resets_used < meter.spec.resets and coin.random() < 0.3:
-            state = meter.reset(state)
         answer = meter.answer(state, validation_loss, test_loss)
         assert answer in meter.answers(state)
         state = meter.after(state, answer)
@@ -332,79 +311,8 @@ WALKS = [
 @pytest.mark.parametrize("options", WALKS, ids=lambda options: str([*options.values()]))
 def test_walking_all_histories_counts_the_models_at_each_level(options: dict[str, Any]) -> None:
     meter = rules(count="all", **options)
-    counted = counting.models(feedback_of(meter.spec), meter.spec.steps)
+    counted = counting.models(meter.spec, meter.spec.steps)
     assert models_by_level(meter, meter.spec.steps) == Counter(dict(enumerate(counted)))
-
-
-@pytest.mark.parametrize("options", [{}, {"ceiling": 0.3}, {"loss": OWN_LOSS}], ids=str)
-@pytest.mark.parametrize(
-    ("signals", "steps", "resets"), [(2, 5, 1), (2, 5, 2), (3, 5, 1), (3, 5, 2), (4, 4, 1)]
-)
-def test_resets_at_any_times_show_no_more_histories_than_counted(
-    signals: int, steps: int, resets: int, options: dict[str, Any]
-) -> None:
-    """All sets of reset times together show exactly the histories that are counted."""
-    meter = rules(signals, steps, protocol="incremental", resets=resets, count="all", **options)
-    counted = counting.models(feedback_of(meter.spec), steps)
-    shown: set[tuple[int, ...]] = set()
-    for many in range(resets + 1):
-        for times in itertools.combinations(range(steps), many):
-            alone = walk_with_resets(meter, steps, times)
-            levels = Counter(alone.values())
-            for level in range(signals):  # at the smallest tolerances there are no more
-                assert sum(levels[k] for k in range(level + 1)) <= sum(counted[: level + 1])
-            shown |= set(alone)
-    assert len(shown) == sum(counted)
-
-
-def walk_with_resets(
-    meter: Rules, steps: int, times: tuple[int, ...]
-) -> dict[tuple[int, ...], int]:
-    """Map every history to its level, for a developer who resets before the steps `times`."""
-    states: dict[tuple[int, ...], State] = {(): State()}
-    found: dict[tuple[int, ...], int] = {}
-    for step in range(steps):
-        if step in times:
-            states = {history: meter.reset(state) for history, state in states.items()}
-        found |= {history: meter.level(state) for history, state in states.items()}
-        states = {
-            (*history, answer): meter.after(state, answer)
-            for history, state in states.items()
-            for answer in meter.answers(state)
-        }
-    return found
-
-
-@pytest.mark.parametrize(("signals", "steps", "resets"), [(2, 3, 1), (2, 3, 2), (3, 3, 1)])
-def test_a_developer_who_resets_because_of_an_answer_is_counted_too(
-    signals: int, steps: int, resets: int
-) -> None:
-    """Every strategy (reset or not, after each history) has at most the counted models."""
-    meter = rules(signals, steps, protocol="incremental", resets=resets, count="all")
-    counted = counting.models(feedback_of(meter.spec), steps)
-    seen = 0
-    for levels in strategies(meter, State(), steps):
-        seen += 1
-        for level in range(signals):
-            assert sum(levels[k] for k in range(level + 1)) <= sum(counted[: level + 1])
-    assert seen > 2**steps
-
-
-def strategies(meter: Rules, state: State, steps: int) -> Iterator[Counter[int]]:
-    """Yield, for every adaptive way to reset, how many models stand at each level."""
-    if steps == 0:
-        yield Counter()
-        return
-    choices = [state]
-    if state.resets_used < meter.spec.resets:
-        choices.append(meter.reset(state))
-    for chosen in choices:
-        below = [
-            list(strategies(meter, meter.after(chosen, answer), steps - 1))
-            for answer in meter.answers(chosen)
-        ]
-        for each in itertools.product(*below):
-            yield sum(each, Counter([meter.level(chosen)]))
 
 
 # --- The true loss ---

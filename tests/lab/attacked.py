@@ -27,8 +27,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "regular, by band": {"tolerance": BY_BAND},
     "incremental": {"protocol": "incremental"},
     "incremental, by band": {"protocol": "incremental", "tolerance": BY_BAND},
-    "resets": {"protocol": "incremental", "resets": 1},
-    "resets, by band": {"protocol": "incremental", "resets": 1, "tolerance": BY_BAND},
     "tenants": {"tenants": (2, 1, 1)},
     "tenants, incremental": {
         "tenants": (1, 1, 2),
@@ -66,10 +64,10 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 NARROW = ("regular", "incremental, by band")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
-CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets")
+CEILINGS = ("one step", "regular", "incremental", "incremental, by band")
 """Also attacked with a ceiling."""
 CONSISTENT = (
-    *("regular", "regular, by band", "incremental", "resets"),
+    *("regular", "regular, by band", "incremental"),
     *("tenants", "hand-over", "memory", "reverts", "measuring can fail", "too spread"),
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from easeml_meter.lab.trees import paper_trees, tree
-from easeml_meter.spec import Protocol
-from easeml_meter.stats import counting, feedback
+from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.stats import counting
 
 
 def test_the_trees_of_the_paper() -> None:
@@ -19,15 +19,22 @@ def test_the_trees_of_the_paper() -> None:
     assert [node.name for node in incremental.nodes if node.pruned] == ["2-1"]
 
 
+def counted(signals: int, steps: int, protocol: Protocol) -> int:
+    spec = MeterSpec.uniform(
+        signals=signals, tolerance=0.01, steps=steps, delta=0.1, protocol=protocol
+    )
+    return sum(counting.models(spec, steps, possible=signals))
+
+
 @pytest.mark.parametrize("signals", [1, 2, 3, 4])
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 5])
 def test_sizes(signals: int, steps: int) -> None:
     regular = tree(signals, steps, Protocol.REGULAR)
     assert regular.published == sum(signals**t for t in range(1, steps + 1))
-    assert regular.distinct == sum(counting.models(feedback.regular(signals), steps))
+    assert regular.distinct == counted(signals, steps, Protocol.REGULAR)
     incremental = tree(signals, steps, Protocol.INCREMENTAL)
     assert incremental.published == math.comb(signals + steps, signals) - 1
-    assert incremental.distinct == sum(counting.models(feedback.incremental(signals), steps))
+    assert incremental.distinct == counted(signals, steps, Protocol.INCREMENTAL)
 
 
 def test_parents_stand_in_the_middle_of_their_children() -> None:

@@ -36,8 +36,6 @@ ALONE: dict[str, tuple[MeterSpec, float]] = {
     "incremental": (meter((8,), 8, **INCREMENTAL), 4.5),
     "incremental, by band": (meter((3, 8), (8, 9, 10), **INCREMENTAL), 3.0),
     "incremental, ceiling": (meter((8,), 8, **INCREMENTAL, ceiling=0.5), 12.0),
-    "resets": (meter((8,), 8, **INCREMENTAL, resets=1), 5.0),
-    "resets, by band": (meter((3, 8), (8, 9, 10), **INCREMENTAL, resets=1), 5.5),
 }
 """A meter of one developer, and how many tails of one model the best strategy reaches."""
 

@@ -2,8 +2,8 @@
 
 A world is a history of models with known validation, test and true losses. The test loss is within
 the promised tolerance of the true loss, as it is unless the promise fails. Then every sentence of
-every answer, report, status and page must hold for the model that it speaks of: after a reset, a
-revert, "above the ceiling", "no reading", and answers to another team. A sentence about true gaps
+every answer, report, status and page must hold for the model that it speaks of: after
+"above the ceiling", "no reading", and answers to another team. A sentence about true gaps
 or losses that this test does not know fails it.
 """
 
@@ -49,7 +49,6 @@ GRID = [Fraction(k, 10) for k in (0, 3, 10)]
 METERS: dict[str, dict[str, Any]] = {
     "regular": {},
     "incremental": {"protocol": "incremental"},
-    "resets": {"protocol": "incremental", "resets": 1},
     "ceiling": {"ceiling": 0.4},
     "ceiling incremental": {"protocol": "incremental", "ceiling": 0.4},
     "no reading": {"protocol": "incremental", "models": True},
@@ -122,11 +121,10 @@ class World:
 def play(
     spec: MeterSpec,
     losses: Sequence[tuple[Any, Any]],
-    reset: int | None = None,
     edges: int = 0,
     spread: int | None = None,
 ) -> World:
-    """Answer models with these losses by the rules, with a reset before one of them.
+    """Answer models with these losses by the rules.
 
     `edges` says which ones are drawn, where they are; `spread`, which model's losses vary most.
     """
@@ -137,13 +135,13 @@ def play(
     tenant = len(spec.tenants) or 1  # the last team: others were answered before it
     folded, entries, models = Folded(Account(tenant)), [], []
     for step, (validation, test) in enumerate(losses, 1):
-        now = ledger.reset(folded.account) if step == reset else folded.account
         answer = NO_READING
         # Every model has other edges, whatever its losses are.
         drawn = FIRST_EDGES[(len(losses) * step + edges) % 4] if spec.drawn else None
         if test is not None:
             variance = Fraction(1, 5) if step == spread else Fraction(1, 25)
-            answer = ledger.rules.drawing(drawn).answer(now.state, validation, test, variance)
+            rules, now = ledger.rules.drawing(drawn), folded.account.state
+            answer = rules.answer(now, validation, test, variance)
         models.append(Tried(validation, test, answer, drawn))
         entries.append(
             Entry(
@@ -152,7 +150,6 @@ def play(
                 tenant=tenant,
                 step=step,
                 answer=name_of(answer),
-                after_reset=step == reset,
                 model=f"m{step}",
                 submission=str(step),
                 validation_number=1,
@@ -315,12 +312,11 @@ def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
     # A curve is compared with that on the validation set, which is no distance away from itself.
     visible = [Fraction(0)] if spec.curve else GRID
     histories = itertools.product(itertools.product(visible, tests), repeat=2)
-    resets = [None, 2] if spec.resets else [None]
     edges = range(4) if spec.drawn else range(1)
     spread = [None, 1, 2] if spec.variance_ceiling else [None]
-    every_one = itertools.product(histories, resets, edges, spread)
-    for losses, reset, drawn, varied in itertools.islice(every_one, 0, None, every):
-        yield play(spec, losses, reset, drawn, varied)
+    every_one = itertools.product(histories, edges, spread)
+    for losses, drawn, varied in itertools.islice(every_one, 0, None, every):
+        yield play(spec, losses, drawn, varied)
 
 
 @every_meter
@@ -373,11 +369,10 @@ def test_the_judge_finds_the_sentences_that_were_false() -> None:
     after = play(spec_of("incremental", "absolute"), [bad, good])
     with pytest.raises(AssertionError, match="lies between"):
         judge("m2: this model's true gap lies between 0.35 and 1.", after)
-    reset = play(spec_of("resets", "absolute"), [bad, good], 2)
     with pytest.raises(AssertionError, match="not checked here"):
-        judge("m2: no model so far has a true gap above 0.25.", reset)
+        judge("m2: no model so far has a true gap above 0.25.", after)
     with pytest.raises(AssertionError, match="at most"):
-        judge("m1: this model's true gap is at most 0.25.", reset)
+        judge("m1: this model's true gap is at most 0.25.", after)
     with pytest.raises(AssertionError, match="not checked here"):
         judge("The gap was never below band 3.", after)
     assert judge(plain(after.view.signals[1]), after) >= {"gap at most"}

@@ -103,28 +103,24 @@ def test_bands_that_reach_over_others_near_the_ceiling_are_named_as_such() -> No
 
 @pytest.mark.parametrize("protocol", ["regular", "incremental"])
 def test_what_is_said_of_a_history_is_true_of_the_models_in_it(protocol: str) -> None:
-    """Every short history of gaps, with a reset in it where the meter has one."""
-    resets = int(protocol == "incremental")
-    spec = SPEC.replace(protocol=protocol, resets=resets)
+    """Every short history of gaps."""
+    spec = SPEC.replace(protocol=protocol)
     rules = Rules(spec)
     for bands in itertools.product(range(1, 6), repeat=3):
-        for reset_before in (None, 1, 2) if resets else (None,):
-            state, answers = State(), []
-            for step, band in enumerate(bands):
-                state = rules.reset(state) if step == reset_before else state
-                answers.append(max(state.top, band) if resets else band)
-                state = rules.after(state, answers[-1])
-            text = said(answers, spec)
-            for first, now in re.findall(r"climbed from band (\d) to band (\d)", text):
-                assert int(first) in answers
-                assert int(first) < int(now) == answers[-1]
-                assert resets or int(first) == bands[0]
-            for lowest in re.findall(r"below band (\d)", text):
-                assert min(bands) == int(lowest)
-            if "Carry on" in text:
-                assert bands[-1] == 1
-            if "nothing new about the gap" in text:
-                assert rules.answers(state) == (5,)
+        state, answers = State(), []
+        for band in bands:
+            answers.append(max(state.top, band))
+            state = rules.after(state, answers[-1])
+        text = said(answers, spec)
+        for first, now in re.findall(r"climbed from band (\d) to band (\d)", text):
+            assert int(first) < int(now) == answers[-1]
+            assert int(first) == bands[0]
+        for lowest in re.findall(r"below band (\d)", text):
+            assert min(bands) == int(lowest)
+        if "Carry on" in text:
+            assert bands[-1] == 1
+        if "nothing new about the gap" in text:
+            assert rules.answers(state) == (5,)
 
 
 def test_answers_without_a_band() -> None:
@@ -141,7 +137,6 @@ def test_an_incremental_meter_at_its_top_band_says_that_it_is_at_its_end() -> No
     assert "retire" not in said([1, 5], INCREMENTAL, role=Role.DEVELOPER)
     assert "nothing new" not in said([1, 4], INCREMENTAL)
     assert "nothing new" not in said([1, 5])
-    assert "--reset" in said([1, 5], INCREMENTAL.replace(resets=1))
     assert "validation replace" not in top
 
 
@@ -182,7 +177,7 @@ def test_no_test_set_is_announced_after_the_last_one(phase: Phase) -> None:
 
 
 @pytest.mark.parametrize("role", list(COMMANDS))
-@pytest.mark.parametrize("spec", [SPEC, LIMITED, INCREMENTAL, INCREMENTAL.replace(resets=1)])
+@pytest.mark.parametrize("spec", [SPEC, LIMITED, INCREMENTAL])
 @pytest.mark.parametrize("phase", list(Phase))
 def test_nobody_is_told_to_run_the_command_of_another_role(
     role: Role, spec: Any, phase: Phase

@@ -45,13 +45,12 @@ def test_at_the_ceiling_is_not_above_it() -> None:
     assert all(check.right for check in checks(released(spec, [(0.1, 0.1), (0.1, 0.11)])))
 
 
-def test_an_incremental_meter_comes_down_only_by_a_reset() -> None:
-    spec = INCREMENTAL.replace(resets=1)
+def test_an_incremental_meter_never_comes_down() -> None:
     truths = (Truth(0.1, 0.25, 4), Truth(0.1, 0.13, 2), Truth(0.1, 0.1, 1))
-    right = checks(session([4, 2, 2], spec, retrospective=truths))
+    right = checks(session([4, 4, 4], INCREMENTAL, retrospective=truths))
     assert [check.right for check in right] == [True, True, True]
-    wrong = checks(session([4, 3, 3], spec, retrospective=truths))
-    assert [check.right for check in wrong] == [True, False, True]
+    wrong = checks(session([4, 2, 4], INCREMENTAL, retrospective=truths))
+    assert [check.right for check in wrong] == [True, False, False]
 
 
 def test_where_the_true_loss_was_promised() -> None:

@@ -38,11 +38,6 @@ def test_a_developer_without_a_validation_set_hands_one_in() -> None:
         (session([1, 1]), StepPlace.SUBMIT, "Submit the next model"),
         (session([1, 3]), StepPlace.VALIDATION, "Check the validation set"),
         (session([1, 3], INCREMENTAL), StepPlace.VALIDATION, "Check the validation set"),
-        (
-            session([1, 3], INCREMENTAL.replace(resets=1)),
-            StepPlace.VALIDATION,
-            "Replace the validation set",
-        ),
     ],
 )
 def test_a_developer_does_what_the_answers_call_for(

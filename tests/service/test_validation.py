@@ -1,4 +1,4 @@
-"""Validation sets: given, replaced, reset; labelers alone learn of shared rows."""
+"""Validation sets: given, replaced; labelers alone learn of shared rows."""
 
 from __future__ import annotations
 
@@ -36,13 +36,6 @@ def test_a_new_validation_set_takes_effect_with_the_next_submission(tmp_path: Pa
     session.meter.replace_validation(tmp_path / "other.parquet")
     again = session.submit(0, 0)
     assert (again.band, again.repeated) == (3, False)
-
-
-def test_a_reset_that_was_not_planned_is_refused(tmp_path: Path) -> None:
-    session = make_session(tmp_path)
-    pq.write_table(rows(session.validation_labels, seed=8), tmp_path / "other.parquet")
-    with pytest.raises(InvalidInput, match="reset"):
-        session.meter.replace_validation(tmp_path / "other.parquet", reset=True)
 
 
 def test_shared_validation_rows_are_reported_to_labelers_only(tmp_path: Path) -> None:
@@ -143,15 +136,6 @@ def test_the_first_is_set_and_the_others_replace_it(tmp_path: Path) -> None:
     assert again.to_json() == first.to_json()
 
 
-def test_the_first_one_resets_nothing(tmp_path: Path) -> None:
-    spec = small_spec(protocol="incremental", resets=1)
-    Meter.create(tmp_path / "meter", spec, clock=Clock())
-    space = Workspace.open(tmp_path / "meter")
-    with pytest.raises(InvalidInput, match="reset"):
-        validation.give_validation(DEVELOPER, space, CSV, label="label", reset=True)
-    assert validation.list_validation_sets(DEVELOPER, space) == []
-
-
 def test_labelers_do_not_set_it_and_admins_do_not_see_it(tmp_path: Path) -> None:
     Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
     space = Workspace.open(tmp_path / "meter")
@@ -208,23 +192,3 @@ def test_one_that_was_checked_before_a_test_set_was_delivered_is_refused(
     monkeypatch.setattr(validation, "_notify", notify)
     with pytest.raises(InvalidInput, match="another form"):
         meter.set_validation(tmp_path / "validation.parquet", label="label")
-
-
-def test_a_reset_that_is_used_up_meanwhile_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The set was taken, and every submission on it was refused: no reset was left for it."""
-    session = make_session(tmp_path, small_spec(protocol="incremental", resets=1))
-    for seed in (8, 9):
-        pq.write_table(rows(session.validation_labels, seed=seed), tmp_path / f"{seed}.parquet")
-    session.meter.replace_validation(tmp_path / "8.parquet", reset=True)
-    notify = validation._notify
-
-    def meanwhile(*arguments: Any) -> None:
-        notify(*arguments)
-        session.submit(0, 0, model="a")
-
-    monkeypatch.setattr(validation, "_notify", meanwhile)
-    with pytest.raises(InvalidInput, match=r"all of this test set's resets \(1\) are used"):
-        session.meter.replace_validation(tmp_path / "9.parquet", reset=True)
-    assert session.submit(1, 0, model="b").step == 2

@@ -54,13 +54,10 @@ def specs(draw: st.DrawFn) -> MeterSpec:
         "memory": {"memory": draw(st.integers(0, 9))},
         "classes": {"classes": ("cat", 3), "inputs": "public"},
     }
-    if options["protocol"] is Protocol.INCREMENTAL:
-        special["resets"] = {"resets": draw(st.integers(1, 5))}
     if options["protocol"] in (Protocol.REGULAR, Protocol.INCREMENTAL):
         options |= special[draw(st.sampled_from(sorted(special)))]
     if options["ceiling"] is None and not set(options) & {
         "memory",
-        "resets",
     }:
         options["published"] = draw(st.booleans())
     return MeterSpec.uniform(
@@ -285,19 +282,15 @@ def test_steps(steps: object) -> None:
         ({"reverts": (1, 2.0)}, "reverts", "2.0"),
         ({"reverts": (1,), "memory": 2}, "reverts", "'with memory'"),
         ({"reverts": (1,), "protocol": "resampling"}, "reverts", "'with the resampling"),
-        # memory and resets
+        # memory
         ({"memory": -1}, "memory", "-1"),
         ({"memory": 1.5}, "memory", "1.5"),
-        ({"resets": -1}, "resets", "-1"),
-        ({"resets": 1}, "resets", "1"),
-        ({"resets": 1, "protocol": "incremental", "memory": 1}, "memory", "'with resets'"),
         # bounds and the published analysis
         ({"bound": "exact", "loss": "squared"}, "bound", "'exact'"),
         ({"published": True, "bound": "exact"}, "bound", "'exact'"),
         ({"published": True, "bound": "kl"}, "bound", "'kl'"),
         ({"published": True, "ceiling": 0.1}, "ceiling", "0.1"),
         ({"published": True, "memory": 0}, "memory", "0"),
-        ({"published": True, "resets": 1, "protocol": "incremental"}, "resets", "1"),
         ({"gap": "relative"}, "gap", "'relative'"),
         # drawn edges
         ({"drawn": 0}, "drawn", "0.0"),
@@ -331,7 +324,6 @@ def test_refused(options: dict[str, Any], field: str, value: str) -> None:
         ({"protocol": "independent"}, "the independent protocol"),
         ({"reverts": (1,)}, "reverts"),
         ({"memory": 0}, "memory"),
-        ({"resets": 1}, "resets"),
         ({"published": True}, "published"),
         ({"count": "all"}, 'count = "all"'),
     ],

@@ -12,8 +12,6 @@ from easeml_meter.spec import MeterSpec
 EXAMPLES = 6
 TRUE = Fraction(1, 2)
 """The true loss of every model: labels are fair coins."""
-RESET = 0
-"""In a history, between two answers."""
 
 Question = tuple[tuple[int, int, int], ...]
 """Each answer with the data sets on which it is told, and with those on which it is wrong."""
@@ -98,8 +96,7 @@ class Adversary:
         def account_after(history: tuple[int, ...]) -> Account:
             account = Account()
             for each in history:
-                is_reset = each == RESET
-                account = ledger.reset(account) if is_reset else ledger.record(account, each)
+                account = ledger.record(account, each)
             return account
 
         @cache
@@ -111,14 +108,12 @@ class Adversary:
         @cache
         def most(history: tuple[int, ...], spared: int) -> int:
             account = account_after(history)
-            found = 0
-            if account.state.resets_used < ledger.spec.resets and any(history[-1:]):
-                found = most((*history, RESET), spared)
             if not ledger.may_submit(account):
-                return found
+                return 0
             if is_last(history):
                 endings = self.endings(account.state)
-                return max(found, *((spared & wrong).bit_count() for wrong in endings))
+                return max((spared & wrong).bit_count() for wrong in endings)
+            found = 0
             for model in self.worlds if history else (0,):  # the first model is any
                 for question in self.questions(account.state, model):
                     reached = 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting, feedback
+from easeml_meter.stats import counting
 
 # --- The definitions, written down a second time, as plainly as possible ---
 #
@@ -54,19 +54,6 @@ def incremental(measured: tuple[int, ...]) -> Run:
             worst = max(worst, signal)
             told.append((worst, worst))
     return told
-
-
-def with_resets(resets: int, signals: int, steps: int, *, ceiling: bool = False) -> Iterator[Run]:
-    """Yield all runs of the incremental meter, for resets before any `resets` or fewer steps."""
-    for count in range(resets + 1):
-        for places in itertools.combinations(range(steps), count):
-            cuts = [0, *places, steps]
-
-            def rule(measured: tuple[int, ...], cuts: list[int] = cuts) -> Run:
-                pieces = itertools.pairwise(cuts)
-                return [step for at, to in pieces for step in incremental(measured[at:to])]
-
-            yield from runs(rule, signals, steps, ceiling=ceiling)
 
 
 def models_by_level(
@@ -149,49 +136,6 @@ def test_a_loss_of_ones_own_may_fail_and_that_is_an_answer(
     expected = models_by_level(happening, signals, everything)
     given = spec(signals, steps, ceiling=ceiling, protocol=protocol, loss="losses.py:mine")
     assert counted(given) == expected
-
-
-def strategies(signals: int, steps: int, resets: int, weights: Sequence[float]) -> Iterator[float]:
-    """Yield how much the models of each strategy weigh: after each history it resets or not."""
-    histories = [
-        told for length in range(steps) for told in itertools.product(range(signals), repeat=length)
-    ]
-    for chosen in itertools.product((False, True), repeat=len(histories)):
-        resetting = dict(zip(histories, chosen, strict=True))
-
-        def weigh(told: tuple[int, ...], top: int, left: int, does: dict[Any, bool]) -> float:
-            if len(told) == steps:
-                return 0.0
-            if does[told] and left:
-                top, left = 0, left - 1
-            after = (weigh((*told, x), x, left, does) for x in range(top, signals))
-            return weights[top] + sum(after)
-
-        yield weigh((), 0, resets, resetting)
-
-
-@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (1.0, 0.3, 0.1), (1.0, 0.9, 0.0)], ids=str)
-@pytest.mark.parametrize(
-    ("signals", "steps", "resets"), [(2, 3, 1), (2, 4, 1), (2, 4, 2), (3, 3, 1), (3, 3, 2)]
-)
-def test_resets_weigh_as_much_as_the_best_of_all_strategies(
-    signals: int, steps: int, resets: int, weights: tuple[float, ...]
-) -> None:
-    given = spec(signals, steps, protocol="incremental", resets=resets)
-    tails = [math.log(weight) if weight else -math.inf for weight in weights]
-    best = max(strategies(signals, steps, resets, weights))
-    assert math.exp(counting.log_weighed(given, tails)) == pytest.approx(best, rel=1e-12)
-
-
-@pytest.mark.parametrize("resets", [0, 1, 2])
-def test_resets_show_exactly_the_sequences_with_that_many_descents(resets: int) -> None:
-    shown = {tuple(a for a, _ in run) for run in with_resets(resets, signals=3, steps=5)}
-    few_descents = {
-        sequence
-        for sequence in itertools.product(range(3), repeat=5)
-        if sum(b < a for a, b in itertools.pairwise(sequence)) <= resets
-    }
-    assert shown == few_descents
 
 
 def schedules(steps: int) -> list[tuple[int, ...]]:
@@ -283,7 +227,7 @@ some_signals = st.integers(1, 8)
 
 @given(some_signals, walked_steps)
 def test_regular_closed_form(signals: int, steps: int) -> None:
-    (walked,) = counting.models(feedback.regular(signals), steps)
+    (walked,) = counting.models(spec(signals, steps), steps)
     assert walked == sum(signals**length for length in range(steps))
     (closed,) = counting.log_models(spec(signals, steps))
     assert closed == pytest.approx(math.log(walked), rel=1e-14, abs=1e-14)
@@ -293,8 +237,8 @@ def test_regular_closed_form(signals: int, steps: int) -> None:
 def test_incremental_closed_form(signals: int, steps: int, data: st.DataObject) -> None:
     days = st.lists(st.integers(1, steps), unique=True, max_size=min(steps, 5))
     reverts = tuple(sorted(data.draw(days)))
-    walked = counting.models(feedback.incremental(signals), steps, reverts)
     given_spec = spec(signals, steps, protocol="incremental", reverts=reverts)
+    walked = counting.models(given_spec, steps)
     assert counting.log_models(given_spec) == tuple(map(counting.log, walked))
     if not reverts:
         assert sum(walked) == math.comb(signals + steps - 1, signals)
@@ -370,8 +314,6 @@ def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"protocol": "incremental", "resets": 100_000, "steps": 10**6, "signals": 20},
-        {"protocol": "incremental", "resets": 1_000, "steps": 10_000, "signals": 50},
         {"memory": 9_000, "steps": 10_000, "protocol": "incremental", "signals": 100},
     ],
 )
@@ -385,6 +327,6 @@ def test_a_count_that_would_take_long_is_refused_before_anything_is_built(
 
     plain: dict[str, Any] = {"signals": 5, "tolerance": 0.05, "delta": 0.05}
     spec = MeterSpec.uniform(**(plain | options))
-    monkeypatch.setattr(counting, "feedback_of", built)
+    monkeypatch.setattr(counting, "histories", built)
     with pytest.raises(InvalidInput, match=r"^(steps|memory): \S+ given, at most [\d,]+ for a"):
         counting.log_models(spec)

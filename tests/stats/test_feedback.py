@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 from functools import cache
@@ -17,7 +16,7 @@ from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, Rules, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands, reaches
+from easeml_meter.stats.feedback import possible_bands, reaches
 
 GRID = 20
 """Losses, edges and tolerances of the enumeration are whole multiples of 1/20."""
@@ -77,21 +76,17 @@ def _reach(rules: Rules, answer: int) -> int:
 
 
 def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
-    """Weigh the largest tree of consistent histories; the developer may reset before any step."""
+    """Weigh the largest tree of consistent histories."""
     rules = Rules(spec)
 
     @cache
     def tree(steps: int, state: State) -> float:
         if steps == 0:
             return 0.0
-        starts = [state]
-        if state.resets_used < spec.resets:
-            starts.append(rules.reset(state))
         return max(
-            weights[rules.level(start)]
-            + sum(tree(steps - 1, rules.after(start, answer)) for answer in answers)
-            for start in starts
-            for answers in consistent(rules, start)
+            weights[rules.level(state)]
+            + sum(tree(steps - 1, rules.after(state, answer)) for answer in answers)
+            for answers in consistent(rules, state)
         )
 
     return tree(spec.steps, State())
@@ -111,7 +106,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "ceiling, incremental": {"protocol": "incremental", "ceiling": 0.5},
     "no reading": {"loss": "losses.py:mine"},
     "no reading, incremental": {"protocol": "incremental", "models": True},
-    "resets": {"protocol": "incremental", "resets": 1},
     "signed": {"gap": "signed"},
 }
 
@@ -128,7 +122,7 @@ def test_the_count_covers_the_largest_tree(edges: tuple[int, ...], options: dict
 
 @pytest.mark.parametrize(
     "name",
-    ["regular", "incremental", "resets", "signed", "ceiling"],
+    ["regular", "incremental", "signed", "ceiling"],
 )
 @pytest.mark.parametrize("edges", [(4,), (4, 8), (4, 8, 12), (2, 4, 6), (1, 2, 3)], ids=str)
 def test_the_count_is_the_largest_tree(edges: tuple[int, ...], name: str) -> None:
@@ -217,23 +211,13 @@ def test_the_best_adversary_of_a_small_world(
 
 
 @pytest.mark.parametrize(
-    ("edges", "tolerances", "steps", "options"),
-    [
-        ((8,), (8, 8), 3, {"resets": 1}),
-        ((8,), (8, 10), 3, {"resets": 1}),
-        ((8,), (4, 8), 2, {"resets": 1}),
-        ((3, 8), (4, 8, 10), 2, {"resets": 1}),
-        ((3, 8), (8, 9, 10), 3, {"resets": 2}),
-        ((3, 8), (4, 8, 10), 2, {}),
-        ((3, 8), (8, 9, 10), 3, {}),
-    ],
-    ids=str,
+    ("edges", "tolerances", "steps"), [((3, 8), (4, 8, 10), 2), ((3, 8), (8, 9, 10), 3)], ids=str
 )
-def test_the_best_adversary_of_resets_and_unequal_tolerances(
-    edges: tuple[int, ...], tolerances: tuple[int, ...], steps: int, options: dict[str, Any]
+def test_the_best_adversary_of_unequal_tolerances(
+    edges: tuple[int, ...], tolerances: tuple[int, ...], steps: int
 ) -> None:
     """Each model counts at the tolerance that its answer can still promise."""
-    spec = meter(edges, tolerances, steps=steps, protocol="incremental", **options)
+    spec = meter(edges, tolerances, steps=steps, protocol="incremental")
     adversary = Adversary(spec)
     bound = counted(spec, tuple(adversary.tails()))
     assert 0.3 * bound < adversary.best(AnySizeLedger(spec, EXAMPLES)) <= bound < 1
@@ -319,11 +303,3 @@ def test_edges_exactly_two_tolerances_apart_leave_two_bands() -> None:
 def test_the_published_analysis_counts_all_answers() -> None:
     spec = meter((4, 8), 2, published=True)
     assert possible_bands(spec) == 3
-
-
-def test_a_rule_with_choices_is_covered_by_its_moves() -> None:
-    spec = meter((4, 8, 12), 2, steps=6, protocol="incremental", resets=2)
-    feedback: Feedback = feedback_of(spec)
-    every = sum(counting.models(feedback, 6))
-    largest = next(itertools.islice(feedback.log_largest((0.0,) * 4), 5, None))
-    assert largest <= math.log(every) + 1e-12

@@ -11,16 +11,11 @@ import pytest
 from scipy import stats
 from tests.stats import oracle
 
-from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions.planning import (
-    reachable_tolerance,
     required_labels,
-    supported_steps,
 )
-from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import feedback_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden.json").read_text("utf-8"))
 PROTOCOLS = {"no adaptivity": "independent"}
@@ -125,44 +120,6 @@ def test_exact_with_millions_of_labels(row: Row) -> None:
 @pytest.mark.parametrize("row", LARGE, ids=name_of)
 def test_exact_with_millions_of_labels_over_every_error_count(row: Row) -> None:
     assert_meets(row)
-
-
-@pytest.mark.parametrize("row", GOLDEN["resets"], ids=name_of)
-def test_resets(row: Row) -> None:
-    spec = spec_of(row | {"meter": "incremental"}, resets=row["resets"])
-    assert sum(counting.models(feedback_of(spec), spec.steps)) == int(row["models"])
-
-
-@pytest.mark.parametrize(
-    ("resets", "models"), [(0, 2_002), (1, 27_376), (2, 139_101), (3, 409_472)]
-)
-def test_resets_with_one_tolerance_count_the_largest_strategy(resets: int, models: int) -> None:
-    row = {"steps": 10, "meter": "incremental"}
-    spec = spec_of(row, resets=resets, bound=Bound.HOEFFDING)
-    assert round(sum(map(math.exp, counting.log_models(spec)))) == models
-    labels = math.ceil(math.log(2 * models / 0.01) / (2 * 0.01**2))
-    assert required_labels(spec).labels == labels
-
-
-@pytest.mark.parametrize(
-    ("steps", "resets", "labels"),
-    [
-        *((10, 0, 27_169), (10, 1, 50_866), (10, 2, 63_424), (10, 3, 71_528)),
-        *((100, 1, 104_011), (100, 2, 155_724), (100, 3, 199_512)),
-    ],
-)
-def test_resets_with_unequal_tolerances_count_the_largest_strategy(
-    steps: int, resets: int, labels: int
-) -> None:
-    """Which strategy is the largest depends on the size; the union needed up to a sixth more."""
-    row = {"steps": steps, "meter": "incremental", "tolerances": "k*epsilon"}
-    spec = spec_of(row, resets=resets, bound=Bound.EXACT)
-    assert required_labels(spec).labels == labels
-    assert supported_steps(spec, labels).spec.steps == steps
-    assert reachable_tolerance(spec, labels).spec.tolerances[0] == pytest.approx(0.01, rel=2e-5)
-    assert Ledger(spec, labels).labels == labels
-    with pytest.raises(InvalidInput, match="too few"):
-        Ledger(spec, labels - 1)
 
 
 CONSISTENT: dict[str, dict[str, Any]] = {

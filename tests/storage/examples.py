@@ -30,7 +30,6 @@ ENTRY = Entry(
     tenant=1,
     step=1,
     answer="2",
-    after_reset=False,
     model="a model – with ünïcode",
     submission="s" * 64,
     validation_number=1,

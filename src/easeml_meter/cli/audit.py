@@ -25,7 +25,7 @@ def _details(details: dict[str, Any]) -> str:
     words = [
         f"{named.get(name, name)} {shown(str(value), 24)}"
         for name, value in details.items()
-        if name not in ("digest", "submission", "reset") and isinstance(value, str | int)
+        if name not in ("digest", "submission") and isinstance(value, str | int)
     ]
     return f": {', '.join(words)}" if words else ""
 

@@ -65,7 +65,6 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--handover", is_flag=True, help="Teams start from each other's checkpoints.")
 @click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")
 @click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
-@click.option("--resets", type=int, help="How often an incremental meter's maximum may restart.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
 @click.option(
     "--variance-ceiling", type=float, help='Answer "too spread" for losses that vary more.'

@@ -47,7 +47,6 @@ def set_(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
 @click.option("--label", help="Name of the label column. Default: as before.")
 @click.option("--id", "id_column", help='Name of the id column; "" for none. Default: as before.')
 @click.option("--cluster", help="Column that says which rows belong together. Default: as before.")
-@click.option("--reset", is_flag=True, help="Also reset an incremental meter, if resets are left.")
 @place_options
 @json_option
 def replace(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:

@@ -247,12 +247,10 @@ class RemoteMeter(MeterVerbs):
         label: str | None = None,
         id_column: str | None = None,
         cluster: str | None = None,
-        reset: bool = False,
     ) -> ValidationSet:
         if not self._validations():
             raise WrongPhase("there is no validation set yet: give one with meter validation set")
-        chosen = _named(label=label, id_column=id_column, cluster=cluster)
-        return self._validate(source, {**chosen, "reset": reset})
+        return self._validate(source, _named(label=label, id_column=id_column, cluster=cluster))
 
     def submit_any(
         self,

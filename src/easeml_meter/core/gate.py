@@ -99,10 +99,7 @@ class GateVerdict:
         """What has to be known about the answer; often nothing."""
         if not Rules(self.signal.spec).incremental:
             return ""
-        return (
-            "An incremental meter tells the worst band so far, which may be an earlier model's: "
-            "replace the validation set, or reset, to judge this one alone."
-        )
+        return "An incremental meter tells the worst band so far, which may be an earlier model's."
 
     @property
     def sentence(self) -> str:

@@ -205,10 +205,7 @@ class Folded:
 
     def after(self, ledger: Ledger, entry: Entry) -> Folded:
         """Return this with one entry more."""
-        # In the order in which it was decided: the reset came before the answer.
-        account = ledger.reset(self.account) if entry.after_reset else self.account
-        account = ledger.record(account, answer_named(entry.answer))
-        return Folded(account, entry.step)
+        return Folded(ledger.record(self.account, answer_named(entry.answer)), entry.step)
 
 
 def fold(ledger: Ledger, entries: Iterable[Entry], tenant: int) -> Folded:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from easeml_meter.core.questions.kinds import question_of, rules_of
@@ -153,10 +153,6 @@ class Ledger:
         for answer in answers:
             account = self.record(account, answer)
         return account
-
-    def reset(self, account: Account) -> Account:
-        """Reset the running maximum of an incremental meter."""
-        return replace(account, state=self.rules.reset(account.state))
 
     def battery(self, account: Account) -> float:
         """Give the share of the capacity that is left, from 1 down to 0.

@@ -346,7 +346,6 @@ class Entry:
     """From 1, as everywhere."""
     step: int
     answer: str
-    after_reset: bool
     model: str
     submission: str
     validation_number: int

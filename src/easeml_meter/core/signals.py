@@ -67,7 +67,6 @@ class State:
 
     top: int = 1
     """The running maximum of an incremental meter; 1 before anything was told."""
-    resets_used: int = 0
     above: int = 0
     """Answers "above the ceiling", where they are counted."""
     passes: int = 0
@@ -219,13 +218,6 @@ class Rules:
     def ended(self, state: State, tenants: int = 1) -> bool:
         """Whether more answers "above the ceiling" came than `tenants` with one history may get."""
         return self.spec.above is not None and state.above > tenants * self.spec.above
-
-    def reset(self, state: State) -> State:
-        """Forget the running maximum; each meter allows only so many resets."""
-        if state.resets_used >= self.spec.resets:
-            given = f"{state.resets_used} of {self.spec.resets} used"
-            raise invalid("resets", given, "no reset is left for this test set")
-        return replace(state, top=1, resets_used=state.resets_used + 1)
 
     def level(self, state: State) -> int:
         """Return the index of the smallest tolerance that the next answer may promise."""

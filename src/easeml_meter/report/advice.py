@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
@@ -102,12 +101,6 @@ _STEPS = {
         "answer and takes effect with the next submission.",
         StepPlace.VALIDATION,
         _REPLACE,
-    ),
-    "reset": NextStep(
-        "Replace the validation set",
-        "With a reset, the worst band so far starts again. Later answers then cost more.",
-        StepPlace.VALIDATION,
-        f"{_REPLACE} --reset",
     ),
     # Runners
     "run": NextStep(
@@ -297,10 +290,6 @@ _LINES = {
     "since": "The meter has reported band {band} since step {step}.",
     "worst": "It reports the worst band so far, whatever came after it.",
     "highest": "That is its highest band: further answers can say nothing new about the gap.",
-    "reset": (
-        "Developers: a fresh validation set with a reset starts the maximum again, if a reset is "
-        "left: `meter validation replace --reset`."
-    ),
     "retire": (
         "Labelers: to go on with a fresh test set, you or an admin can retire this one early: "
         "`meter testset retire`."
@@ -335,7 +324,6 @@ _CALLED_FOR = {
     ("no answers", Role.DEVELOPER): "first",
     ("replace", Role.DEVELOPER): "replace",
     ("check", Role.DEVELOPER): "replace",
-    ("reset", Role.DEVELOPER): "reset",
     ("retire", Role.LABELER): "retire",
 }
 """The steps that cases call for."""
@@ -488,11 +476,7 @@ def _of_edges(readings: list[Signal]) -> Iterator[Case]:
 def _of_maximum(readings: list[Signal]) -> Iterator[Case]:
     """Look at the worst band so far, which says nothing of the models after it."""
     now, spec = readings[-1].answer, readings[-1].spec
-    # Only a reset lets the maximum come down, so it began after the last descent.
     first = readings[0]
-    for before, after in pairwise(readings):
-        if after.answer < before.answer:
-            first = after
     if now == 1:
         yield "carry on", {}
         return
@@ -503,12 +487,9 @@ def _of_maximum(readings: list[Signal]) -> Iterator[Case]:
     yield "worst", {}
     if now == spec.signals:
         yield "highest", {}
-    if spec.resets:
-        yield "reset", {}
-    elif now < spec.signals:
-        yield "replace", {}
-    if now == spec.signals:
         yield "retire", {}
+    else:
+        yield "replace", {}
 
 
 def _direction(signal: Signal) -> Case:

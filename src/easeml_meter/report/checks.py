@@ -81,8 +81,6 @@ def checks(view: SessionView) -> tuple[Check, ...]:
         rules, state = rules_of(signal.spec), states[signal.tenant]
         # A hand-over joins the running maxima, so those of other teams count from then on.
         state = replace(state, top=max(state.top, top or 1))
-        if 0 < signal.answer < state.top:
-            state = replace(state, top=1)  # only a reset lets an incremental meter come down
         found.append(Check(signal, truth, _due(rules, state, signal, truth)))
         states[signal.tenant] = rules.after(state, signal.answer)
     return tuple(found)

@@ -26,8 +26,6 @@ from easeml_meter.service.testsets.reuse import (
     sealed_rows,
     with_validation,
 )
-from easeml_meter.spec import Protocol
-from easeml_meter.storage.books import Books
 from easeml_meter.tables.opening import check_whole
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import about
@@ -43,7 +41,6 @@ def give_validation(
     label: str | None = None,
     id_column: str | None = None,
     cluster: str | None = None,
-    reset: bool = False,
     first: bool | None = None,
 ) -> ValidationSet:
     """Hand in a validation set, for all submissions from now on.
@@ -58,22 +55,19 @@ def give_validation(
     let a developer probe for test inputs.
 
     Raises:
-        InvalidInput: the table cannot be read, its labels do not fit the loss, ids are missing or
-            repeated, or a reset is asked for that was not planned or is used up.
+        InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are missing
+            or repeated.
         MeterError: another one was handed in meanwhile, or a test set was delivered.
         WrongPhase: there is a validation set already, or none yet.
         TooLarge: there is no room for it.
     """
     with space.reading() as books:
         state = space.state(books)
-        resets_used = _resets_used(books, state) if reset else 0
     before = state.validation
     if first is False and before is None:
         raise WrongPhase("there is no validation set yet: give one with meter validation set")
     if first is True and before is not None:
         raise WrongPhase("there is a validation set already: use meter validation replace")
-    if reset:
-        _check_reset(state, resets_used)
     label, id_column = _named(state, label, id_column)
     cluster = _cluster(state, cluster, (label, id_column))
     table = Validation.open(
@@ -104,7 +98,6 @@ def give_validation(
             "id_column": id_column or None,
             "order_digest": digest,
             "classes": list(table.classes.values) if table.classes else None,
-            "reset": reset,
             "generation": state.current.number,
             **({"cluster": cluster} if cluster else {}),
         },
@@ -130,19 +123,15 @@ def give_validation(
         # It was checked against the test set that was in use then.
         if space.state(books).current.fingerprint != state.current.fingerprint:
             raise MeterError("a test set was delivered meanwhile: try again")
-        if reset:  # an answer may have followed the one before
-            _check_reset(state, _resets_used(books, state))
         books.validation.add(found)
         event = Event.VALIDATION_REPLACED if before else Event.VALIDATION_SET
-        details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}
+        details = {"number": number, "rows": found.rows, "digest": found.digest}
         books.audit.append(found.meter, found.added_at, event, details)
     return found
 
 
 def _same(before: ValidationSet, given: ValidationSet) -> bool:
     """Whether the newest set is given once more: the same file with the same columns."""
-    if given.settings["reset"]:
-        return False
     settings = {**before.settings, "generation": given.settings["generation"]}
     return (before.digest, before.suffix, settings) == (given.digest, given.suffix, given.settings)
 
@@ -205,21 +194,6 @@ def _named(state: MeterState, label: str | None, id_column: str | None) -> tuple
     if id_column == label:
         raise invalid("id column", id_column, "it must not be the label column")
     return label, id_column
-
-
-def _resets_used(books: Books, state: MeterState) -> int:
-    entries = books.entries.all(state.meter.id, state.current.number)
-    return sum(entry.after_reset for entry in entries)
-
-
-def _check_reset(state: MeterState, used: int) -> None:
-    spec = state.spec
-    if state.validation is None:
-        raise invalid("reset", True, "there is no validation set yet that is replaced")
-    if spec.protocol is not Protocol.INCREMENTAL or not spec.resets:
-        raise invalid("reset", True, "only an incremental meter planned with resets has them")
-    if used >= spec.resets:
-        raise invalid("reset", True, f"all of this test set's resets ({spec.resets}) are used")
 
 
 @needs(Permission.SEE_VALIDATION)

@@ -35,17 +35,13 @@ def check_reverts(spec: MeterSpec) -> None:
             raise invalid("reverts", step, "one revert undoes one step: too many too early")
 
 
-def check_memory_and_resets(spec: MeterSpec) -> None:
+def check_memory(spec: MeterSpec) -> None:
     """Refuse what no count is known for."""
     if spec.memory is not None:
         whole("memory", spec.memory, at_least=0)
-    whole("resets", spec.resets, at_least=0)
-    if spec.resets and spec.protocol is not Protocol.INCREMENTAL:
-        raise invalid("resets", spec.resets, "only the incremental meter has resets")
     special = {
         "reverts": bool(spec.reverts),
         "memory": spec.memory is not None,
-        "resets": bool(spec.resets),
     }
     named = [name for name, used in special.items() if used]
     if len(named) > 1:

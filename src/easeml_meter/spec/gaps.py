@@ -36,7 +36,6 @@ def check_drawn(spec: MeterSpec) -> None:
         "published": spec.published,
         'count = "all"': spec.count is Count.ALL,
         "reverts": spec.reverts,
-        "resets": spec.resets,
         "memory": spec.memory is not None,
     }
     refuse_with("drawn", spec.drawn, unproved, "not with {}: nobody has proved that count")
@@ -80,7 +79,6 @@ def check_published(spec: MeterSpec) -> None:
         "ceiling": spec.ceiling,
         "variance ceiling": spec.variance_ceiling,
         "memory": spec.memory,
-        "resets": spec.resets or None,
     }
     if spec.models:
         raise invalid("models", spec.models, "the paper has no count for it: leave out published")

@@ -21,7 +21,7 @@ from easeml_meter.corpus import WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.spec.bands import Band, default_edges, read_band
 from easeml_meter.spec.budgets import (
-    check_memory_and_resets,
+    check_memory,
     check_reverts,
     check_tenants,
     check_top_up,
@@ -89,8 +89,6 @@ class MeterSpec:
     """Steps, fixed in advance, that are undone (the paper's time travel)."""
     memory: int | None = None
     """Each model depends on at most this many last signals (an assumption about people)."""
-    resets: int = 0
-    """How often the incremental meter's maximum may be reset."""
     sessions: int = 1
     inputs: str = "hidden"
     """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
@@ -186,7 +184,7 @@ class MeterSpec:
         check_variance_ceiling(self)
         check_tenants(self)
         check_reverts(self)
-        check_memory_and_resets(self)
+        check_memory(self)
         check_published(self)
         check_scores(self)
         check_window(self)

@@ -54,7 +54,6 @@ def check_question(spec: MeterSpec) -> None:
         "variance ceiling": spec.variance_ceiling is not None,
         "reverts": spec.reverts,
         "memory": spec.memory is not None,
-        "resets": spec.resets,
         "passes and isolated teams": spec.passes is not None and spec.tenants and not spec.handover,
     }
     refuse_with("question", spec.question, unasked, "no gap, so not with {}")

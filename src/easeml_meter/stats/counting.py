@@ -7,8 +7,8 @@ smallest tolerance that the next answer can still promise. One model needs one e
 tolerance ("distinct models"); the paper counts one event for each pair of model and signal
 ("pairs"), which is larger and never needed.
 
-Which answers can follow a history, `feedback` says: all of them, or only those that are consistent
-with every promise so far. Where the truth lies is not known, so the count is the largest tree.
+Counted are the histories that are consistent with every promise so far, as many as `feedback` says
+wherever the truth lies: `histories` walks through them, and two closed forms are as many.
 
 Counts are exact integers, or natural logarithms of them where they would have millions of digits.
 """
@@ -24,7 +24,7 @@ from functools import lru_cache
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats.draws import expected_edges, log_few
-from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
+from easeml_meter.stats.feedback import possible_bands
 
 MAX_WALK = 10_000
 """Rules without a closed form are counted step by step; beyond this many steps they are refused."""
@@ -35,21 +35,43 @@ _MOST_WORK = 2_000_000
 for a plan, so what takes longer is refused before anything is built."""
 
 
-def models(feedback: Feedback, steps: int, reverts: Sequence[int] = ()) -> tuple[int, ...]:
-    """Count the distinct models of `steps` steps at each level, exactly, by dynamic programming.
+def histories(spec: MeterSpec, possible: int | None = None) -> Iterator[list[int]]:
+    """Yield, for each length 0, 1, 2, ..., the exact number of histories at each level.
 
-    With `reverts` fixed in advance, a step undone at time t_i adds only the models that could
-    stand there, after a history of length t_i - i; the steps kept form the rest of the tree.
+    After any history, as many bands are consistent as are `possible`, the lowest ones from the
+    running maximum on: the higher the maximum, the fewer answers follow, and none promises less.
+    Each answer without a reading is, too, and leaves the maximum where it is.
     """
-    kept = steps - len(reverts)
-    undone = [at - index - 1 for index, at in enumerate(reverts)]
-    totals = [0] * (max(feedback.levels) + 1)
+    possible = possible_bands(spec) if possible is None else possible
+    silent = spec.silent_answers
+    if spec.protocol is not Protocol.INCREMENTAL:
+        counts = [1]
+        while True:
+            yield counts
+            counts = [(possible + silent) * counts[0]]
+    counts = [1] + [0] * (spec.signals - 1)
+    while True:
+        yield counts
+        counts = [
+            silent * counts[top] + sum(counts[max(0, top + 1 - possible) : top + 1])
+            for top in range(spec.signals)
+        ]
+
+
+def models(spec: MeterSpec, steps: int, possible: int | None = None) -> tuple[int, ...]:
+    """Count the distinct models of `steps` steps at each level, exactly, history by history.
+
+    Of the reverts that are fixed in advance, a step undone at time t_i adds only the models that
+    could stand there, after a history of length t_i - i; the steps kept form the rest of the tree.
+    """
+    kept = steps - len(spec.reverts)
+    undone = [at - index - 1 for index, at in enumerate(spec.reverts)]
     lengths = max([kept, *(length + 1 for length in undone)])
-    for length, counts in enumerate(itertools.islice(feedback.histories(), lengths)):
-        times = (length < kept) + undone.count(length)
-        for level, count in enumerate(counts):
-            totals[level] += times * count
-    return tuple(totals)
+    rows = [
+        [((length < kept) + undone.count(length)) * count for count in counts]
+        for length, counts in enumerate(itertools.islice(histories(spec, possible), lengths))
+    ]
+    return tuple(sum(column) for column in zip(*rows, strict=True))
 
 
 def log_geometric(ratio: int | Fraction, terms: int) -> float:
@@ -75,8 +97,7 @@ def log_models(
     """Return the logarithm of the count to be union-bounded, at the tolerance of each band.
 
     `steps` and `possible` bands override what follows from the specification. Entry k belongs to
-    `spec.tolerances[k]`. Where the developer chooses at which tolerances models count, all of the
-    largest tree are counted at the smallest one; `log_weighed` does better.
+    `spec.tolerances[k]`.
     """
     total = spec.steps if steps is None else steps
     if spec.protocol in (Protocol.INDEPENDENT, Protocol.RESAMPLING):
@@ -93,35 +114,13 @@ def log_weighed(
     possible: int | None = None,
 ) -> float:
     """Return the logarithm of all that is counted, each model weighed with its band's tail."""
-    if not has_levels_to_choose(spec):
-        counts = log_models(spec, steps, possible)
-        return log_sum([count + tail for count, tail in zip(counts, log_tails, strict=False)])
-    parts = _parts(spec, spec.steps if steps is None else steps)
-    return log_sum([_log_largest(spec, part, possible, log_tails) for part in parts])
-
-
-def has_levels_to_choose(spec: MeterSpec) -> bool:
-    """Whether what the developer does decides at which tolerance the next models count."""
-    unequal = spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1
-    return unequal and _has_choices(spec)
-
-
-def _has_choices(spec: MeterSpec) -> bool:
-    """Whether of all trees of histories the largest is counted."""
-    return bool(spec.resets)
+    counts = log_models(spec, steps, possible)
+    return log_sum([count + tail for count, tail in zip(counts, log_tails, strict=False)])
 
 
 def _parts(spec: MeterSpec, steps: int) -> Sequence[int]:
     """Return the steps of each history that is counted for itself."""
     return [steps] if spec.handover or not spec.tenants else spec.tenants
-
-
-def _log_largest(
-    spec: MeterSpec, steps: int, possible: int | None, log_weights: Sequence[float]
-) -> float:
-    _check_work(spec, steps)
-    trees = feedback_of(spec, possible).log_largest(log_weights)
-    return next(itertools.islice(trees, steps - 1, None))
 
 
 def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[float, ...]:
@@ -147,11 +146,8 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
         return tuple(
             log(_incremental_count(spec, level, steps, possible)) for level in range(spec.signals)
         )
-    if _has_choices(spec):
-        return (_log_largest(spec, steps, possible, (0.0,) * spec.signals),)
     _check_work(spec, steps)
-    counts = models(feedback_of(spec, possible), steps, spec.reverts)
-    return tuple(log(count) for count in counts)
+    return tuple(map(log, models(spec, steps, possible)))
 
 
 def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
@@ -159,15 +155,14 @@ def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
     most = _most_steps(spec)
     if steps > most:
         kind = "a meter counted step by step"
-        reason = kind if most == MAX_WALK else f"{kind} with so many bands or resets"
+        reason = kind if most == MAX_WALK else f"{kind} with so many bands"
         raise invalid(field, steps, f"at most {most:,} for {reason}")
 
 
 def _most_steps(spec: MeterSpec) -> int:
     """Return how many steps of a meter without a closed form are counted."""
     tops = spec.signals if spec.protocol is Protocol.INCREMENTAL else 1
-    states = (1 + spec.resets) * tops
-    return min(MAX_WALK, _MOST_WORK // (states * (spec.signals + spec.silent_answers)))
+    return min(MAX_WALK, _MOST_WORK // (tops * (spec.signals + spec.silent_answers)))
 
 
 def _incremental_count(spec: MeterSpec, level: int, steps: int, possible: int) -> int:
@@ -199,11 +194,10 @@ def _with_memory(spec: MeterSpec, steps: int, possible: int) -> tuple[int, ...]:
     """
     memory = spec.memory or 0
     _check_work(spec, memory, "memory")
-    every = feedback_of(spec, spec.signals).histories()
+    every = histories(spec, spec.signals)
     window: list[int] = []
-    totals: list[int] = [0] * (max(feedback_of(spec, possible).levels) + 1)
-    lengths = itertools.islice(feedback_of(spec, possible).histories(), steps)
-    for length, counts in enumerate(lengths):
+    totals = [0] * (spec.signals if spec.protocol is Protocol.INCREMENTAL else 1)
+    for length, counts in enumerate(itertools.islice(histories(spec, possible), steps)):
         if length <= memory:
             window = list(itertools.accumulate(next(every)))
         up_to = list(itertools.accumulate(counts))
@@ -219,8 +213,6 @@ def _with_memory(spec: MeterSpec, steps: int, possible: int) -> tuple[int, ...]:
 
 def has_closed_form(spec: MeterSpec) -> bool:
     """Whether `log_models` takes a short time for any number of steps."""
-    if spec.resets:
-        return False
     if spec.protocol is not Protocol.INCREMENTAL or spec.memory is not None:
         return True
     return _has_binomials(spec, spec.signals)
@@ -228,8 +220,7 @@ def has_closed_form(spec: MeterSpec) -> bool:
 
 def _has_binomials(spec: MeterSpec, possible: int) -> bool:
     """Whether the histories of a meter with a running maximum are binomial coefficients."""
-    plain = not (spec.silent_answers or spec.resets)
-    return plain and possible in (min(2, spec.signals), spec.signals)
+    return not spec.silent_answers and possible in (min(2, spec.signals), spec.signals)
 
 
 def walk(spec: MeterSpec, log_tails: Sequence[float]) -> Iterator[tuple[int, float]]:
@@ -237,14 +228,11 @@ def walk(spec: MeterSpec, log_tails: Sequence[float]) -> Iterator[tuple[int, flo
     most = _most_steps(spec)
     if not most:
         _check_work(spec, 1)
-    feedback = feedback_of(spec)
-    if _has_choices(spec):
-        yield from enumerate(itertools.islice(feedback.log_largest(log_tails), most), 1)
-        return
-    totals = list(models(feedback, len(spec.reverts), spec.reverts))
-    lengths = itertools.islice(feedback.histories(), max(0, most - len(spec.reverts)))
-    for steps, counts in enumerate(lengths, len(spec.reverts) + 1):
-        totals = [total + count for total, count in zip(totals, counts, strict=True)]
+    fewest = len(spec.reverts)
+    totals = list(models(spec, fewest)) if fewest else [0] * spec.signals
+    lengths = itertools.islice(histories(spec), max(0, most - fewest))
+    for steps, counts in enumerate(lengths, fewest + 1):
+        totals = [total + count for total, count in zip(totals, counts, strict=False)]
         pairs = zip(totals, log_tails, strict=False)
         yield steps, log_sum([log(total) + tail for total, tail in pairs])
 

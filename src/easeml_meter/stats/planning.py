@@ -40,9 +40,6 @@ def log_failure(
     """
     tolerances = spec.tolerances if tolerances is None else tolerances
     counts = counting.log_models(spec, steps, possible)
-    chosen = counting.has_levels_to_choose(spec)
-    if chosen:  # any of these models may count at any tolerance, and one at the smallest
-        counts *= len(tolerances)
     known: dict[float, float] = {}
     tails: list[float] = []
     top = -math.inf
@@ -57,7 +54,7 @@ def log_failure(
                     continue
             known[tolerance] = _log_tail(spec, labels, tolerance, tail)
         tails.append(known[tolerance])
-        top = max(top, tails[-1] + (0.0 if chosen else count))
+        top = max(top, tails[-1] + count)
     return counting.log_weighed(spec, tails, steps, possible)
 
 

@@ -66,7 +66,6 @@ entries = sa.Table(
     # The last line of defence against a lost update: no two answers are the same step.
     sa.Column("step", sa.Integer, primary_key=True),
     sa.Column("answer", sa.String(16), nullable=False),
-    sa.Column("after_reset", sa.Boolean, nullable=False),
     sa.Column("model", sa.String(200), nullable=False),
     sa.Column("submission", sa.String(64), nullable=False),
     sa.Column("validation_number", sa.Integer, nullable=False),

@@ -66,16 +66,11 @@ def test_a_crash_is_an_answer_where_measuring_can_fail() -> None:
     assert one(at(), 0.5, 500, 0.5, crash=True) == 1
 
 
-def test_incremental_promises_follow_the_maximum_until_it_is_reset() -> None:
-    desk = at(protocol="incremental", resets=1)
+def test_incremental_promises_follow_the_maximum() -> None:
+    desk = at(protocol="incremental")
     assert one(desk, 0.8, 500, 0.5) == 2
     assert one(desk, 0.5, 500, 0.36) == 2
     assert not desk.failed[0]
-    for _ in range(2):  # the second is not to be had
-        desk.reset(np.ones(1, dtype=np.bool_))
-    assert desk.states == [State(resets_used=1)]
-    assert one(desk, 0.5, 500, 0.36) == 1
-    assert desk.failed[0]
 
 
 def test_the_same_submission_again_is_free() -> None:

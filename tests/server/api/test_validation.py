@@ -35,8 +35,6 @@ def test_validation_sets_are_given_replaced_and_read(served: Served) -> None:
     joined = developer.post(path, params={"id_column": "id"}, content=content)
     assert joined.json()["id_column"] == "id"
     assert replaced.json()["id_column"] is None
-    reset = developer.post(path, params={"reset": True}, content=content)
-    assert "only an incremental meter" in reset.json()["message"]
 
 
 @pytest.mark.parametrize(

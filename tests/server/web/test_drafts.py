@@ -249,7 +249,6 @@ PAPER = {
     "published",
     "reverts",
     "memory",
-    "resets",
 }
 """Settings of the paper's variants, which a meter.toml takes."""
 

@@ -198,18 +198,6 @@ def test_once_is_for_the_same_team_and_validation_set(tmp_path: Path) -> None:
     assert (fresh.by_name, fresh.step) == (False, 2)
 
 
-def test_the_incremental_meter_tells_the_worst_so_far_and_can_be_reset(tmp_path: Path) -> None:
-    spec = small_spec(protocol="incremental", resets=1)
-    session = make_session(tmp_path, spec)
-    n = len(session.test_labels)
-    assert session.submit(n // 5, 0, model="a").band == 2
-    assert session.submit(0, 0, model="b").band == 2
-    pq.write_table(rows(session.validation_labels, seed=8), tmp_path / "other.parquet")
-    session.meter.replace_validation(tmp_path / "other.parquet", reset=True)
-    assert session.submit(0, 0, model="c").band == 1
-    assert session.submit(n // 2, 0, model="d").band == 3
-
-
 def test_a_ceiling(tmp_path: Path) -> None:
     session = make_session(tmp_path, small_spec(ceiling=0.3))
     n = len(session.test_labels)

@@ -110,20 +110,6 @@ def test_entries_are_found_by_an_index_whenever_that_was_planned(store: Store, b
         assert "((submission)::text = " in condition
 
 
-def test_the_last_entry_of_a_tenant(store: Store) -> None:
-    entries = [
-        replace(ENTRY, tenant=tenant, step=step, submission=f"{step:064}")
-        for tenant, step in ((1, 1), (1, 10), (1, 2), (2, 3))
-    ]
-    with store.writing() as books:
-        books.entries.add(entries)
-        newest = books.entries.newest_validation
-        assert newest("m", 1, 1) == max(each.validation_number for each in entries[:2])
-        assert newest("m", 1, 2) == entries[3].validation_number
-        assert newest("m", 1, 3) is None
-        assert newest("m", 2, 1) is None
-
-
 def test_entries_come_in_the_order_of_each_tenants_steps(store: Store) -> None:
     with store.writing() as books:
         for tenant, number in ((2, 2), (1, 2), (2, 1), (1, 10), (1, 1)):

@@ -21,7 +21,7 @@ _SLACK = 1e-9
 """A distance counts as beyond the tolerance only if it is so by more than rounding explains."""
 
 
-_ENTRY = Entry("", 1, 1, 0, "", False, "", "", 1, "", "", "", "")
+_ENTRY = Entry("", 1, 1, 0, "", "", "", 1, "", "", "", "")
 """What is drawn for; the lab fills in the submission and its validation loss."""
 
 
@@ -64,10 +64,6 @@ class TreeNode:
     def after(self, answer: int) -> TreeNode:
         """Return the place once this was told."""
         return self._at(self.ledger.record(self.account, answer))
-
-    def reset(self) -> TreeNode:
-        """Return the place after a reset of the running maximum."""
-        return self._at(self.ledger.reset(self.account))
 
     def _at(self, account: Account) -> TreeNode:
         return TreeNode(self.ledger, account, self.later, self.earlier, self.shared)
@@ -134,16 +130,6 @@ class Arena:
     def states(self) -> list[State]:
         """What the rules remember of each session."""
         return [place.state for place in self.places]
-
-    def reset(self, which: Flags) -> None:
-        """Reset the running maximum of these sessions, where a reset is left."""
-        onward: dict[TreeNode, TreeNode] = {}
-        for index in np.flatnonzero(which & self.open).tolist():
-            place = self.places[index]
-            if place.state.resets_used < self.spec.resets:
-                if place not in onward:
-                    onward[place] = place.reset()
-                self.places[index] = onward[place]
 
     def submit(
         self, validation: Floats, models: Models, which: Flags, crashes: Flags | None = None

@@ -128,9 +128,6 @@ class Player:
         if self.rules.incremental:
             spec = self.desk.spec
             marches = spec.signals - account.state.top
-            saved = int(spec.tolerances[0] < spec.tolerances[-1])
-            again = max(0, spec.resets - saved - account.state.resets_used)
-            marches += again * (spec.signals - 1)
             steps = self.desk.ledger.promised(account.tenant)  # each tenant has its own maximum
             share = min(share, marches / max(1, steps - account.steps - 1))
         return max(1, round(16 * share)) / 16
@@ -178,27 +175,11 @@ class Player:
         while (ready := desk.open).any():
             full = most is not None and self.asked >= most
             last = ready & (np.ones_like(ready) if full else ~desk.sure & ~due)
-            self._spend_resets(last)
-            last &= desk.open
-            asking = ready & ~last & desk.open
-            yield last, asking
+            yield last, ready & ~last
             due = last
             if full:
                 self.cells.forget()
                 self.asked = 0
-
-    def _spend_resets(self, last: Flags) -> None:
-        """Reset an incremental meter that tells nothing more, or before the decisive model.
-
-        Where a march costs tolerance, one reset is saved for the decisive model.
-        """
-        spec = self.desk.spec
-        if spec.resets:
-            top = np.array([state.top for state in self.desk.states])
-            used = np.array([state.resets_used for state in self.desk.states])
-            saved = int(spec.tolerances[0] < spec.tolerances[-1])
-            silent = (top == spec.signals) & (used < spec.resets - saved)
-            self.desk.reset(silent | (last & (top > 1)))
 
 
 def told(questions: Sequence[SimulatedQuestion], answers: Integers) -> Floats:

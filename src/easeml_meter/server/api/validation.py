@@ -88,7 +88,6 @@ async def set_validation(  # noqa: PLR0917
     label: Label | None = None,
     id_column: IdColumn | None = None,
     cluster: Cluster | None = None,
-    reset: bool = False,
 ) -> ValidationShown:
     """Hand in the first validation set, or replace it from the next submission on.
 
@@ -106,7 +105,6 @@ async def set_validation(  # noqa: PLR0917
         label=label,
         id_column=id_column,
         cluster=cluster,
-        reset=reset,
     )
     return ValidationShown(**given.to_json())
 

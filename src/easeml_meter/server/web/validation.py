@@ -30,7 +30,6 @@ async def set_validation(  # noqa: PLR0917
     label: Column = "",
     id_column: Column = "",
     cluster: Column = "",
-    reset: bool = False,
     file_name: FileName = "",
 ) -> Response:
     """Hand in the first validation set, or replace it."""
@@ -48,7 +47,6 @@ async def set_validation(  # noqa: PLR0917
             label=label or None,
             id_column=id_column,
             cluster=cluster or None,
-            reset=reset,
         )
         return MeterPage.open(visit, meter).render("validated.html", entered=given)
 

@@ -342,7 +342,6 @@ def draft_of(submission: Submission, test_set: TestSet, validation: ValidationSe
         tenant=submission.tenant,
         step=0,
         answer="",
-        after_reset=False,
         model=submission.model,
         submission="",
         validation_number=validation.number,

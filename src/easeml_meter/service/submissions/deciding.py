@@ -146,8 +146,6 @@ class Decisions(Standing):
 
     known: Known
     paces: Paces
-    reset_due: bool
-    """Whether the team's next answer on the newest validation set follows a reset."""
     old: Entry | None
     """The model that the draft is compared with, if the meter compares."""
 
@@ -172,7 +170,6 @@ class Decisions(Standing):
             tenants_held(books, state, test_set),
             Known.read(books, draft),
             Paces.read(books, test_set.meter, paced, clock),
-            _reset_due(books, state, test_set, entry.tenant),
             old_model(books, state, test_set, entry.tenant) if state.spec.compares else None,
         )
 
@@ -185,15 +182,8 @@ class Decisions(Standing):
             Spent: there is none.
             MeterError: the last one is set aside for a model that runs on hidden rows.
         """
-        ledger, account = self.histories.ledger, self.histories.account(entry.tenant)
-        # A reset makes further answers more expensive, so it comes before asking for the budget.
-        if self._follows_reset(entry):
-            account = ledger.reset(account)
-        if not ledger.may_submit(account):
-            raise self.spent()
-        if not reached:
-            self._leave_held(entry.tenant, account)
-        return account
+        self.check_reach(entry.tenant, reached=reached)
+        return self.histories.account(entry.tenant)
 
     def check_pace(self, draft: Draft) -> None:
         """Refuse a draft whose token has had its answers of a day.
@@ -254,17 +244,11 @@ class Decisions(Standing):
             entry,
             step=self.histories.folded[entry.tenant].step + 1,
             answer=name_of(answer),
-            after_reset=self._follows_reset(entry),
             blob=blob,
             told_at=now,
             first_edge="" if told_edge is None else str(told_edge),
             old=draft.old,
         )
-
-    def _follows_reset(self, entry: Entry) -> bool:
-        """Whether a reset comes before the answer: it came with the validation set of the entry."""
-        newest = validation_in_force(self.state).number
-        return self.reset_due and entry.validation_number == newest
 
 
 def too_few(ledger: Ledger, test: Score | None) -> bool:
@@ -277,21 +261,6 @@ def validation_in_force(state: MeterState) -> ValidationSet:
     if state.validation is None:
         raise WrongPhase("no validation set yet: give one with meter validation set")
     return state.validation
-
-
-def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> bool:
-    """Whether the validation set came with a reset that no answer of the tenant has followed yet.
-
-    A later test set starts afresh anyway.
-    """
-    newest = state.validation
-    if newest is None or not newest.settings.get("reset", False):
-        return False
-    if newest.settings.get("generation") != test_set.number:
-        return False
-    # Not the last answer: it may be that of a model which was begun before the set was replaced.
-    used = books.entries.newest_validation(test_set.meter, test_set.number, tenant)
-    return used != newest.number
 
 
 def tenants_held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:

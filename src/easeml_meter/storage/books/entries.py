@@ -60,11 +60,6 @@ class Entries(Repository):
         given = {"meter": meter, "tokens": list(tokens), "since": since}
         return [(row.token, row.told_at) for row in self._connection.execute(_told_to(), given)]
 
-    def newest_validation(self, meter: str, generation: int, tenant: int) -> int | None:
-        """Return the number of the newest validation set that a tenant got an answer on."""
-        which = {"meter": meter, "generation": generation, "tenant": tenant}
-        return self._connection.execute(_newest_validation(), which).scalar()
-
 
 def _select(*names: str) -> sa.Select[Any]:
     table = schema.entries
@@ -86,9 +81,3 @@ def _told_to() -> sa.Select[Any]:
         table.c.told_at > sa.bindparam("since"),
     )
     return chosen.with_only_columns(table.c.token, table.c.told_at).order_by(table.c.told_at)
-
-
-@cache
-def _newest_validation() -> sa.Select[Any]:
-    number = sa.func.max(schema.entries.c.validation_number)
-    return _select("meter", "generation", "tenant").with_only_columns(number)

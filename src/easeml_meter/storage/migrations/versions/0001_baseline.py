@@ -53,7 +53,6 @@ def upgrade() -> None:
         sa.Column("tenant", sa.Integer, primary_key=True),
         sa.Column("step", sa.Integer, primary_key=True),
         sa.Column("answer", sa.String(16), nullable=False),
-        sa.Column("after_reset", sa.Boolean, nullable=False),
         sa.Column("model", sa.String(200), nullable=False),
         sa.Column("submission", sa.String(64), nullable=False),
         sa.Column("validation_number", sa.Integer, nullable=False),
