@@ -103,7 +103,6 @@ def test_what_is_known_is_not_refused(name: str) -> None:
         ({"rows": 0}, "rows"),
         ({"published": True}, "not with published"),
         ({"bound": "hoeffding"}, "not with the bound"),
-        ({"variance_ceiling": 0.1}, "not with variance ceiling"),
         ({"protocol": "resampling"}, "not with the resampling protocol"),
         ({"question": "n > 0.8 +/- 0.1"}, "about n needs"),
     ],

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     NO_READING,
-    TOO_SPREAD,
     Rules,
     State,
     answer_named,
@@ -175,20 +174,6 @@ def test_only_a_loss_of_ones_own_may_give_no_reading() -> None:
     meter = rules(loss=OWN_LOSS, protocol="incremental", ceiling=0.3)
     assert meter.answers(State(top=4)) == (4, 5, ABOVE_CEILING, NO_READING)
     assert meter.after(State(top=4), NO_READING) == State(top=4)
-
-
-def test_losses_that_vary_too_much_are_told_as_that_and_nothing_else() -> None:
-    meter = rules(loss="brier", variance_ceiling=0.04)
-    assert meter.answers(State()) == (1, 2, 3, 4, 5, TOO_SPREAD)
-    at, above = Fraction(4, 100), Fraction(4, 100) + Fraction(1, 2**40)
-    assert meter.answer(State(), Fraction(1, 2), Fraction(1, 2), at) == 1
-    assert meter.answer(State(), Fraction(1, 2), Fraction(1, 2), above) == TOO_SPREAD
-    assert meter.after(State(top=4), TOO_SPREAD) == State(top=4)
-    assert meter.tolerance(TOO_SPREAD) is None
-    assert meter.true_loss(TOO_SPREAD, Fraction(0)) == (None, None)
-    both = rules(loss="brier", variance_ceiling=0.04, ceiling=0.3)
-    assert both.answer(State(), Fraction(1, 2), Fraction(1, 2), above) == ABOVE_CEILING
-    assert name_of(TOO_SPREAD) == "too-spread"
 
 
 EXTRAS: dict[str, dict[str, Any]] = {

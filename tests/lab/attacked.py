@@ -35,13 +35,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "hand-over": {"tenants": (2, 1, 1), "handover": True},
     "measuring can fail": {"loss": "my.own:loss"},
-    "too spread": {"loss": "brier", "variance_ceiling": 0.16},
-    "too spread, incremental": {
-        "loss": "brier",
-        "variance_ceiling": 0.16,
-        "protocol": "incremental",
-        "tolerance": BY_BAND,
-    },
     "memory": {"memory": 2},
     "reverts": {"reverts": (2, 3)},
     "drawn": {"drawn": 0.4, "count": "consistent"},
@@ -68,7 +61,7 @@ CEILINGS = ("one step", "regular", "incremental", "incremental, by band")
 """Also attacked with a ceiling."""
 CONSISTENT = (
     *("regular", "regular, by band", "incremental"),
-    *("tenants", "hand-over", "memory", "reverts", "measuring can fail", "too spread"),
+    *("tenants", "hand-over", "memory", "reverts", "measuring can fail"),
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""
 OTHER_BOUNDS = ("one step", "regular", "incremental, by band")

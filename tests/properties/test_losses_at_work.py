@@ -53,33 +53,6 @@ def test_errors_with_a_declared_range(tmp_path: Path, loss: str, each: float) ->
     spend(desk, [0, each])
 
 
-def test_losses_that_vary_too_much_get_no_reading(tmp_path: Path) -> None:
-    """Half of the predictions off by two of ten: a variance of 0.01, and 0.04 if off by four."""
-    desk = Workbench(tmp_path, "parquet")
-    asked = {"variance_ceiling": 0.035, "tolerance": 0.1, "steps": 3}
-    test, validation = ready(desk, numbers, loss="absolute[0,10]", classes=(), **asked)
-
-    def off(by: float) -> Values:
-        moved = [value + by if value < 5 else value - by for value in test]
-        pairs = zip(moved, test, strict=True)
-        return [one if i % 2 else other for i, (one, other) in enumerate(pairs)]
-
-    assert desk.submit(off(2), validation, name="near")["answer"] == "1"
-    far = desk.submit(off(4), validation, name="far")
-    assert (far["answer"], far["band"], far["true_loss_at_most"]) == ("too-spread", None, None)
-    assert far["promise"] == (
-        "The losses on the test set vary more than 0.035; nothing else is reported."
-    )
-    assert "too spread" in desk.ok("status")
-    assert desk.submit(off(4), validation, name="far")["repeated"]
-    assert desk.submit(test, validation, name="exact")["answer"] == "1"
-    desk.ok("release")
-    truths = desk.json("status")["retrospective"]
-    assert [truth["variance"] for truth in truths] == pytest.approx([0.01, 0.04, 0], abs=1e-3)
-    assert "the answer was right" in desk.ok("status")
-    assert desk.json("audit")["sound"]
-
-
 @pytest.mark.parametrize("value", [10.5, -0.1, float("nan"), float("inf"), None])
 def test_predictions_out_of_the_declared_range(tmp_path: Path, value: float | None) -> None:
     desk = Workbench(tmp_path, "parquet")

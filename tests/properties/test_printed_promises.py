@@ -35,7 +35,6 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     NO_READING,
-    TOO_SPREAD,
     Rules,
     name_of,
 )
@@ -54,12 +53,6 @@ METERS: dict[str, dict[str, Any]] = {
     "no reading": {"protocol": "incremental", "models": True},
     "by band": {"protocol": "incremental", "tolerance": [0.1, 0.2, 0.3]},
     "teams": {"protocol": "incremental", "tenants": (3, 3)},
-    "too spread": {"loss": "absolute", "variance_ceiling": 0.04},
-    "too spread incremental": {
-        "protocol": "incremental",
-        "loss": "absolute",
-        "variance_ceiling": 0.04,
-    },
     "drawn": {"drawn": 0.3},
     "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
     "strata": {"stratum": "part", "strata": ("a", "b"), "weights": (0.5, 0.5)},
@@ -122,11 +115,10 @@ def play(
     spec: MeterSpec,
     losses: Sequence[tuple[Any, Any]],
     edges: int = 0,
-    spread: int | None = None,
 ) -> World:
     """Answer models with these losses by the rules.
 
-    `edges` says which ones are drawn, where they are; `spread`, which model's losses vary most.
+    `edges` says which ones are drawn, where they are.
     """
     size = required_labels(spec).labels
     test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=size, count=spec.count)
@@ -139,9 +131,8 @@ def play(
         # Every model has other edges, whatever its losses are.
         drawn = FIRST_EDGES[(len(losses) * step + edges) % 4] if spec.drawn else None
         if test is not None:
-            variance = Fraction(1, 5) if step == spread else Fraction(1, 25)
             rules, now = ledger.rules.drawing(drawn), folded.account.state
-            answer = rules.answer(now, validation, test, variance)
+            answer = rules.answer(now, validation, test)
         models.append(Tried(validation, test, answer, drawn))
         entries.append(
             Entry(
@@ -313,10 +304,9 @@ def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
     visible = [Fraction(0)] if spec.curve else GRID
     histories = itertools.product(itertools.product(visible, tests), repeat=2)
     edges = range(4) if spec.drawn else range(1)
-    spread = [None, 1, 2] if spec.variance_ceiling else [None]
-    every_one = itertools.product(histories, edges, spread)
-    for losses, drawn, varied in itertools.islice(every_one, 0, None, every):
-        yield play(spec, losses, drawn, varied)
+    every_one = itertools.product(histories, edges)
+    for losses, drawn in itertools.islice(every_one, 0, None, every):
+        yield play(spec, losses, drawn)
 
 
 @every_meter
@@ -329,7 +319,7 @@ def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> Non
             check_numbers(data, model, world.view.spec)
             answers.add(model.answer)
     odd = {"ceiling": ABOVE_CEILING, "no reading": NO_READING}
-    odd |= {"drawn ceiling": ABOVE_CEILING, "too spread": TOO_SPREAD}
+    odd |= {"drawn ceiling": ABOVE_CEILING}
     assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
     spec = spec_of(name, gap)
     if spec.curve:

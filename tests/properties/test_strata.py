@@ -121,7 +121,6 @@ def test_the_exact_tail_is_taken_only_under_its_conditions() -> None:
         ({"loss": "f1[1]"}, "not with the loss f1"),
         ({"loss": "score"}, "not with the loss score"),
         ({"ceiling": 0.2}, "not with ceiling"),
-        ({"loss": "brier", "variance_ceiling": 0.1, "tolerance": 0.1}, "not with variance ceiling"),
         ({"clusters": True}, "not with clusters"),
         ({"window": 4}, "not with window"),
         ({"bound": "hoeffding"}, "not with the bound"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.report.sessions import INCREMENTAL, LIMITED, SPEC, drawn_session, released, session
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.report.badges import badge_svg
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
@@ -21,7 +21,7 @@ MOVING = drawn_session([0.004, 0.01, 0.012, 0.03, 0.02, 0.045, 0.07, 0.09])
 
 PICTURES = {
     "meter-other-answers.svg": meter_svg(
-        session([1, 2, 1, ABOVE_CEILING, 2, NO_READING, 3, TOO_SPREAD], LIMITED)
+        session([1, 2, 1, ABOVE_CEILING, 2, NO_READING, 3], LIMITED)
     ),
     "meter.svg": meter_svg(MARCHING),
     "meter-incremental.svg": meter_svg(session([1, 1, 2, 2, 2, 4, 4], INCREMENTAL)),

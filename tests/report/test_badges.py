@@ -9,7 +9,7 @@ from tests.report.parsing import boxes, drawing, nodes, texts
 from tests.report.sessions import LIMITED, SPEC, session
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.badges import badge_json, badge_svg, battery_svg
 from easeml_meter.report.palette import band_colours
@@ -41,7 +41,6 @@ def test_a_share_out_of_range_is_drawn_at_the_end() -> None:
         ([1] * 10, "band 1, spent"),
         ([1, ABOVE_CEILING], "above ceiling, 8 steps left"),
         ([1, NO_READING], "no reading, 8 steps left"),
-        ([1, TOO_SPREAD], "too spread, 8 steps left"),
     ],
 )
 def test_the_badge_says_the_last_answer(answers: list[int], words: str) -> None:

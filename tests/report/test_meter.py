@@ -11,13 +11,13 @@ from tests.report.sessions import INCREMENTAL, LIMITED, MANY_BANDS, SPEC, sessio
 from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import TOLERANCE, band_colours
 from easeml_meter.report.svg import BOLD, MARGIN, text_width
 from easeml_meter.spec import MeterSpec
 
-EVERY_ANSWER = [1, 2, 3, 4, 5, ABOVE_CEILING, NO_READING, TOO_SPREAD]
+EVERY_ANSWER = [1, 2, 3, 4, 5, ABOVE_CEILING, NO_READING]
 
 
 def columns(svg: str) -> list[str]:
@@ -94,7 +94,6 @@ def test_every_answer_is_written_out(answer: int) -> None:
     with_it = texts(drawing(meter_svg(session([answer], LIMITED, left=0))))
     without = texts(drawing(meter_svg(session([], LIMITED, left=0))))
     names = {ABOVE_CEILING: "above ceiling", NO_READING: "no reading"}
-    names |= {TOO_SPREAD: "too spread"}
     assert names.get(answer, str(answer)) in with_it
     assert names.get(answer, "baseline-v1") not in without
 

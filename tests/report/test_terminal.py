@@ -22,7 +22,7 @@ from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.questions.assumptions import gap_assumptions
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
 from easeml_meter.core.views import Signal
 from easeml_meter.report.gauge import plain
 from easeml_meter.report.palette import band_colours
@@ -104,7 +104,7 @@ def test_the_band_told_has_its_colour(answer: int) -> None:
 
 
 @given(
-    answer=st.sampled_from([*range(1, 6), ABOVE_CEILING, NO_READING, TOO_SPREAD]),
+    answer=st.sampled_from([*range(1, 6), ABOVE_CEILING, NO_READING]),
     battery=st.floats(0, 1),
 )
 def test_what_plain_draws_is_ascii_and_fits(answer: int, battery: float) -> None:

@@ -220,20 +220,6 @@ def test_steps(steps: object) -> None:
         ({"ceiling": 1e-320}, "ceiling", "1e-320"),
         ({"ceiling": math.nan}, "ceiling", "nan"),
         ({"ceiling": "low"}, "ceiling", "'low'"),
-        ({"variance_ceiling": 0.1}, "variance ceiling", "0.1"),  # losses of 0 or 1
-        *(
-            ({"loss": "brier"} | options, "variance ceiling", given)
-            for options, given in (
-                ({"variance_ceiling": 0.3}, "0.3"),
-                ({"variance_ceiling": 0}, "0.0"),
-                ({"variance_ceiling": math.nan}, "nan"),
-                ({"variance_ceiling": 0.02, "tolerance": 0.1}, "0.02"),
-                ({"variance_ceiling": 0.2, "tolerance": 0.16}, "0.2"),
-                ({"variance_ceiling": 0.2, "drawn": 0.2}, "0.2"),
-                ({"variance_ceiling": 0.2, "protocol": "independent"}, "0.2"),
-                ({"variance_ceiling": 0.2, "published": True}, "0.2"),
-            )
-        ),
         # tolerances and edges
         ({"tolerance": 0}, "tolerance", "0"),
         ({"tolerance": -0.1}, "tolerance", "-0.1"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,8 +20,6 @@ from easeml_meter.stats.bounded import (
     SEARCH_MARGIN,
     log_convex,
     log_kl,
-    log_variance,
-    variance_is_covered,
 )
 from easeml_meter.stats.tails import log_tail
 
@@ -165,86 +162,3 @@ def test_labels_for_any_loss(
     assert required_labels(spec).labels == with_margin
     monkeypatch.setattr(bounded, "SEARCH_MARGIN", 0.0)
     assert required_labels(spec).labels == convex
-
-
-# --- A ceiling on the variance ---
-
-
-def outcomes(labels: int, law: list[float]) -> Iterator[tuple[float, float, float]]:
-    """Give every outcome for losses 0, 1/2 and 1: its probability, mean and variance."""
-    for ones in range(labels + 1):
-        for halves in range(labels - ones + 1):
-            zeros = labels - ones - halves
-            ways = math.factorial(labels) / math.prod(map(math.factorial, (ones, halves, zeros)))
-            chance = ways * law[0] ** zeros * law[1] ** halves * law[2] ** ones
-            mean = (ones + halves / 2) / labels
-            yield chance, mean, (ones + halves / 4) / labels - mean**2
-
-
-@given(
-    st.tuples(*[st.integers(0, 9)] * 3).filter(any),
-    st.integers(2, 24),
-    st.sampled_from([0.05, 0.1, 0.15]),
-    st.sampled_from([0.02, 0.05, 0.1, 0.2]),
-)
-def test_no_law_breaks_the_bound_with_a_variance_ceiling(
-    weights: tuple[int, ...], labels: int, tolerance: float, variance: float
-) -> None:
-    """Whether V is small is checked on the same test set, and that is no assumption."""
-    law = [weight / sum(weights) for weight in weights]
-    true = law[1] / 2 + law[2]
-    failed = math.fsum(
-        chance
-        for chance, mean, spread in outcomes(labels, law)
-        if spread <= variance and abs(mean - true) > tolerance + 1e-12
-    )
-    bound = log_variance(labels, tolerance, variance)
-    assert math.log(failed or 1e-300) <= bound + 1e-9
-
-
-def test_a_law_that_just_passes_the_check_comes_close() -> None:
-    """The rate of coins whose variance is v just after they were too far off: within 2 %."""
-    for variance in (0.01, 0.0225, 0.04, 0.0625, 0.09, 0.16):
-        q, eps = (1 - math.sqrt(1 - 4 * variance)) / 2, 0.01
-        best = q * math.log(q / (q + eps)) + (1 - q) * math.log((1 - q) / (1 - q - eps))
-        rate = (math.log(2) - log_variance(10**6, eps, variance)) / 10**6
-        assert rate <= best <= 1.02 * rate
-
-
-def test_the_proof_reaches_as_far_as_it_is_offered() -> None:
-    """l >= (1 + eps) psi for all tolerances and variances that are taken."""
-    for eps in np.linspace(0.001, 0.15, 50):
-        for variance in np.linspace(0.0005, 0.25, 200):
-            u = eps / (variance + eps**2)
-            if variance_is_covered(eps, variance):
-                share = u / (1 + u)
-                assert share >= (1 + eps) * (math.log1p(u) - share)
-    assert not variance_is_covered(0.151, 0.2)
-    assert not variance_is_covered(0.1, 0.02)
-    assert log_variance(1000, 0.1, 0.02) == 0
-
-
-@pytest.mark.parametrize(
-    ("variance", "labels"),
-    [
-        (0.01, 5_114),
-        (0.0225, 9_064),
-        (0.04, 14_545),
-        (0.0625, 21_574),
-        (0.09, 30_157),
-        (0.16, 51_992),
-    ],
-)
-def test_labels_for_losses_that_vary_little(variance: float, labels: int) -> None:
-    """Ten steps, eps = delta = 0.01, two bands at once and "too spread": three answers."""
-    spec = MeterSpec.uniform(
-        signals=5,
-        steps=10,
-        tolerance=0.01,
-        delta=0.01,
-        loss="brier",
-        variance_ceiling=variance,
-        count="consistent",
-    )
-    assert spec.silent_answers == 1
-    assert required_labels(spec).labels == labels

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 ABOVE_CEILING = -1
 NO_READING = -3
-TOO_SPREAD = -4
 PASS = -6
 FAIL = -7
 BASELINE = -8
@@ -34,7 +33,6 @@ TOO_FEW = -12
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
     NO_READING: "no-reading",
-    TOO_SPREAD: "too-spread",
     PASS: "pass",
     FAIL: "fail",
     BASELINE: "baseline",
@@ -166,8 +164,6 @@ class Rules:
             found.append(self.beyond)
         if spec.may_be_too_few:
             found.append(TOO_FEW)
-        if spec.variance_ceiling is not None:
-            found.append(TOO_SPREAD)
         if spec.may_fail:
             found.append(NO_READING)
         return tuple(found)
@@ -177,13 +173,11 @@ class Rules:
         state: State,
         validation_loss: float | Fraction,
         test_loss: float | Fraction,
-        variance: float | Fraction = 0,
         against: Comparison | None = None,
     ) -> int:
         """Return what is told for a submission with these losses.
 
-        `variance` is that of the losses of single examples of the test set. The gap of a model does
-        not depend on what it is compared `against`.
+        The gap of a model does not depend on what it is compared `against`.
         """
         spec = self.spec
         # Each alone, and first: an error that depends on how far they are apart tells something.
@@ -193,9 +187,6 @@ class Rules:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
             return self.beyond
-        most = spec.variance_ceiling
-        if most is not None and as_written(variance) > as_written(most):
-            return TOO_SPREAD
         told = self.merging(as_written(validation_loss))
         return self.read(state, told.band_of(self.gap(validation_loss, test_loss)))
 
@@ -308,21 +299,16 @@ class Rules:
         self,
         validation_loss: Fraction,
         test_loss: Fraction,
-        variance: Fraction,
         against: Comparison | None = None,
     ) -> dict[str, Any]:
         """Return what really happened at a step, as the fields of a `Truth`: here, the band."""
-        spread = None if self.spec.variance_ceiling is None else float(variance)
-        return {"band": self.band_of(self.gap(validation_loss, test_loss)), "variance": spread}
+        return {"band": self.band_of(self.gap(validation_loss, test_loss))}
 
     def sentence(self, signal: Signal, sure: str) -> str:
         """Say what an answer promises; `sure` is its probability, as the begin of a sentence."""
         spec, answer = self.spec, signal.answer
         if answer in _SILENT:
             return _SILENT[answer]
-        if answer == TOO_SPREAD:
-            most = at_least(spec.variance_ceiling or 0.0)
-            return f"The losses on the test set vary more than {most}; nothing else is reported."
         if answer == BELOW_FLOOR and spec.corpus is not None:
             word, least = spec.corpus.word, self.least_above
             told = f"The {word} on the test set is below the floor ({at_most(spec.floor or 0)})"

@@ -300,8 +300,6 @@ class Truth:
     test_loss: float
     band: int | None
     """The band of the gap itself, whatever was told; None where a condition was asked."""
-    variance: float | None = None
-    """Of the losses of single examples of the test set, where the meter has a ceiling on it."""
     passed: bool | None = None
     """Whether the test set shows that the condition holds; None where the gap was asked for."""
     change: float | None = None

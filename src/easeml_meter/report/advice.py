@@ -242,11 +242,6 @@ _LINES = {
         "precision. That cost a step.\n"
         "Developers: submit a model that predicts more positives: lower its threshold."
     ),
-    "too-spread": (
-        "The losses of the last model vary more than {spread} on the test set, so the meter "
-        "reports nothing else about it.\n"
-        "Developers: submit a model that is seldom far off."
-    ),
     "no-reading": (
         "The last model could not be measured on the hidden inputs (it crashed, ran out of time, "
         "gave no valid predictions, or let them depend on other rows). That cost a step.\n"
@@ -406,7 +401,6 @@ def _of_last(last: Signal) -> Iterator[Case]:
             "ceiling": at_least(spec.ceiling or 0.0),
             "floor": at_most(spec.floor or 0.0),
             "word": "" if spec.corpus is None else spec.corpus.word,
-            "spread": at_least(spec.variance_ceiling or 0.0),
             "condition": spec.condition,
             "old": last.old,
         },

@@ -18,7 +18,6 @@ from easeml_meter.core.signals import (
     PASS,
     TOO_FAR,
     TOO_FEW,
-    TOO_SPREAD,
     Rules,
     State,
     true_gap,
@@ -101,8 +100,6 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
     spec = rules.spec
     if spec.ceiling is not None and truth.test_loss > spec.ceiling:
         return rules.beyond
-    if spec.variance_ceiling is not None and (truth.variance or 0) > spec.variance_ceiling:
-        return TOO_SPREAD
     return rules.read(state, truth.band)
 
 

@@ -20,7 +20,6 @@ from easeml_meter.core.signals import (
     PASS,
     TOO_FAR,
     TOO_FEW,
-    TOO_SPREAD,
 )
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.layout import PER_ROW, Layout
@@ -55,7 +54,7 @@ from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
 _ODD = (
-    *(ABOVE_CEILING, NO_READING, TOO_SPREAD, PASS, FAIL, BASELINE, TOO_FAR),
+    *(ABOVE_CEILING, NO_READING, PASS, FAIL, BASELINE, TOO_FAR),
     *(BELOW_FLOOR, TOO_FEW),
 )
 
@@ -251,8 +250,6 @@ def _glyph(answer: int) -> str:
     if answer == BELOW_FLOOR:
         return element("path", d="M-4.5-4h9L0 4.5z")
     line = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.6"}
-    if answer == TOO_SPREAD:
-        return element("path", d="M-4.5 0h9M-2-2.5L-4.5 0-2 2.5M2-2.5L4.5 0 2 2.5", **line)
     if answer == TOO_FEW:
         return element("path", d="M-3 3L3-3M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", **line)
     if answer == BASELINE:

@@ -39,13 +39,11 @@ def _in_percent(sentence: str, spec: MeterSpec) -> str:
     said = re.sub(r"\bsteps\b", "answers", said).replace("its one step", "its one answer")
     if not is_error(spec):
         return said
-    # The variance of losses is no share.
-    said, spread, rest = said.partition("vary more than")
     said = _BETWEEN.sub(lambda found: f"between {_least(found[1])} and {_most(found[2])} %", said)
     said = _DISTANCE.sub(_points, said)
     said = _UP.sub(lambda found: f"{found[1]}{_most(found[2])} %", said)
     said = _DOWN.sub(lambda found: f"{found[1]}{_least(found[2])} %", said)
-    return re.sub(r"\bloss(es)?\b", _error, said + spread + rest)
+    return re.sub(r"\bloss(es)?\b", _error, said)
 
 
 def _points(found: re.Match[str]) -> str:

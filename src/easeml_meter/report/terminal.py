@@ -19,7 +19,6 @@ from easeml_meter.core.signals import (
     PASS,
     TOO_FAR,
     TOO_FEW,
-    TOO_SPREAD,
 )
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
@@ -71,7 +70,6 @@ _MOST_ROWS = 12
 _GLYPHS = {
     ABOVE_CEILING: "▲",
     NO_READING: "×",
-    TOO_SPREAD: "↔",
     PASS: "✓",
     FAIL: "✗",
     BASELINE: "○",

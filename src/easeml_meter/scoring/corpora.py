@@ -63,10 +63,6 @@ class Tally:
         weights = self.corpus.weights(len(scores))
         return 1 - sum(map(operator.mul, weights, scores), Fraction(0))
 
-    def variance(self, _units: int) -> Fraction:
-        """Return 0: there are no losses of single rows."""
-        return Fraction(0)
-
 
 def _score(corpus: Corpus, hits: int, support: int, predicted: int) -> Fraction:
     if corpus.name in ("f1", "macro-f1"):
@@ -122,10 +118,6 @@ class Ranks:
             line = "rows of two classes are needed to count it of"
             raise InvalidInput(f"{self.corpus.word}: {line}")
 
-    def variance(self, _units: int) -> Fraction:
-        """Return 0: there are no losses of single rows."""
-        return Fraction(0)
-
 
 @dataclass(frozen=True)
 class RocCurve(Ranks):
@@ -175,10 +167,6 @@ class CurveDistance:
     def mean(self, _units: int) -> Fraction:
         """Return the distance."""
         return self.distance
-
-    def variance(self, _units: int) -> Fraction:
-        """Return 0: there are no losses of single rows."""
-        return Fraction(0)
 
 
 def _joined(parts: Sequence[Array]) -> Array:

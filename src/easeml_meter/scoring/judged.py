@@ -50,10 +50,6 @@ class Estimate:
         corrected = Fraction(self.wrong - self.contradicted, self.labels)
         return min(max(Fraction(self.apart, self.pool) + corrected, Fraction(0)), Fraction(1))
 
-    def variance(self, _units: int) -> Fraction:
-        """Return 0: an estimate has no losses of single rows."""
-        return Fraction(0)
-
 
 @dataclass(frozen=True)
 class Judged(Loss):

@@ -50,21 +50,16 @@ class LossFailed(MeterError):
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums of losses and of their squares, in units: whole, so in no need of an order."""
+    """The sum of losses, in units: whole, so in no need of an order."""
 
     losses: int = 0
-    squares: int = 0
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(self.losses + other.losses, self.squares + other.squares)
+        return Sums(self.losses + other.losses)
 
     def mean(self, units: int) -> Fraction:
         """Return the mean loss, exactly; `units` are those of all examples."""
         return Fraction(self.losses, units)
-
-    def variance(self, units: int) -> Fraction:
-        """Return the variance of the losses of single examples, to 1e-12."""
-        return Fraction(self.squares, units) - self.mean(units) ** 2
 
 
 @dataclass(frozen=True)
@@ -127,17 +122,11 @@ class Loss(ABC):
         return np.rint(self(predictions, labels) * float(UNIT)).astype(np.int64)
 
     def sums(self, predictions: Array, labels: Array) -> Any:
-        """Sum up, in units, exactly; at most MOST_ROWS examples at a time.
-
-        The square of a loss is rounded to a whole unit, too.
-        """
+        """Sum up, in units, exactly; at most MOST_ROWS examples at a time."""
         losses = self(predictions, labels)
         if self.zero_one:
-            wrong = int(np.count_nonzero(losses))
-            return Sums(wrong, wrong)
-        units = np.rint(losses * UNIT)
-        squares = np.rint(units * units / UNIT)
-        return Sums(int(units.astype(np.int64).sum()), int(squares.astype(np.int64).sum()))
+            return Sums(int(np.count_nonzero(losses)))
+        return Sums(int(np.rint(losses * UNIT).astype(np.int64).sum()))
 
 
 @dataclass(frozen=True)

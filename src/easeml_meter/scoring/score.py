@@ -1,9 +1,9 @@
 """The mean loss of predictions on labels that come row group by row group.
 
-Each row group is a task of its own that gives whole numbers, the exact sums of its losses and of
-their squares. Whole numbers add up to the same in any order, so a process pool, a cluster and a
-plain loop agree to the bit. A task reads its labels itself: with another executor they exist where
-the task runs, and only while it runs.
+Each row group is a task of its own that gives a whole number, the exact sum of its losses. Whole
+numbers add up to the same in any order, so a process pool, a cluster and a plain loop agree to the
+bit. A task reads its labels itself: with another executor they exist where the task runs, and only
+while it runs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Score:
     """The sums of losses over `count` examples, in whole units."""
 
     sums: Any
-    """`Sums`, or what else the loss sums up to: something with a mean and a variance."""
+    """`Sums`, or what else the loss sums up to: something with a mean."""
     count: int
     unit: int = 1
     """How many units make a loss of 1."""
@@ -75,12 +75,6 @@ class Score:
     def mean(self) -> Fraction:
         """The mean loss, exactly."""
         found: Fraction = self.sums.mean(self.count * self.unit)
-        return found
-
-    @property
-    def variance(self) -> Fraction:
-        """The variance of the losses of single examples, to 1e-12."""
-        found: Fraction = self.sums.variance(self.count * self.unit)
         return found
 
     @property
@@ -127,9 +121,7 @@ class LossTotals:
             values[each.codes] += each.values
         if isinstance(clusters, Strata):
             return Score(Weighed(clusters.weighed(values) / UNIT), len(clusters.codes))
-        means = clusters.means(values)
-        squares = np.rint(means.astype(np.float64) ** 2 / UNIT).astype(np.int64)
-        return Score(Sums(_exact_sum(means), _exact_sum(squares)), clusters.count, UNIT)
+        return Score(Sums(_exact_sum(clusters.means(values))), clusters.count, UNIT)
 
 
 @dataclass(frozen=True)
@@ -141,10 +133,6 @@ class Weighed:
     def mean(self, _units: int) -> Fraction:
         """Return it."""
         return self.loss
-
-    def variance(self, _units: int) -> Fraction:
-        """Return 0: a meter with strata looks at no variance."""
-        return Fraction(0)
 
 
 def _exact_sum(units: NDArray[np.int64]) -> int:

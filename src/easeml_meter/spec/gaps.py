@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from easeml_meter.checks import finite, refuse_with, settle, whole
 from easeml_meter.errors import invalid
 from easeml_meter.spec.bands import Band
-from easeml_meter.spec.names import METERS, Bound, Count, Protocol
+from easeml_meter.spec.names import Bound, Count, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.spec.meter import MeterSpec
@@ -50,25 +50,6 @@ def check_drawn(spec: MeterSpec) -> None:
     settle(spec, bands=(Band(0.0, 1.0, spec.tolerances[0]),))
 
 
-def check_variance_ceiling(spec: MeterSpec) -> None:
-    """Check the ceiling on the variance of losses, which only some proofs reach."""
-    if spec.variance_ceiling is None:
-        return
-    finite("variance ceiling", spec.variance_ceiling)
-    settle(spec, variance_ceiling=float(spec.variance_ceiling))
-    if spec.zero_one:
-        raise invalid(
-            "variance ceiling", spec.variance_ceiling, "not for losses of 0 or 1: take ceiling"
-        )
-    eps = spec.tolerances[0]
-    least = max(0.0, eps / 3 - eps**2)  # so far the proof of `log_variance` reaches
-    if eps > 0.15 or not least <= spec.variance_ceiling <= 0.25 or spec.variance_ceiling == 0:
-        allowed = f"from {least:g} to 0.25 at this tolerance, which must not exceed 0.15"
-        raise invalid("variance ceiling", spec.variance_ceiling, allowed)
-    if spec.protocol not in METERS or spec.drawn is not None:
-        raise invalid("variance ceiling", spec.variance_ceiling, "only meters with fixed edges")
-
-
 def check_published(spec: MeterSpec) -> None:
     """Refuse what the paper's own analysis does not cover."""
     if not spec.published:
@@ -77,7 +58,6 @@ def check_published(spec: MeterSpec) -> None:
         raise invalid("bound", str(spec.bound), "the published analysis uses hoeffding")
     beyond = {
         "ceiling": spec.ceiling,
-        "variance ceiling": spec.variance_ceiling,
         "memory": spec.memory,
     }
     if spec.models:

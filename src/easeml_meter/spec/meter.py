@@ -30,7 +30,6 @@ from easeml_meter.spec.budgets import (
 from easeml_meter.spec.gaps import (
     check_drawn,
     check_published,
-    check_variance_ceiling,
 )
 from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
 from easeml_meter.spec.questions import check_on_demand, check_question
@@ -79,8 +78,6 @@ class MeterSpec:
     """How many answers "above the ceiling" leave a test set with drawn edges in use."""
     ceiling: float | None = None
     """Answer "above the ceiling", and nothing else, when the test loss exceeds this."""
-    variance_ceiling: float | None = None
-    """Answer "too spread", and nothing else, when the losses on the test set vary more."""
     tenants: tuple[int, ...] = ()
     """Steps per tenant; they sum to `steps`. Empty: one developer."""
     handover: bool = False
@@ -181,7 +178,6 @@ class MeterSpec:
                 raise invalid("ceiling", self.ceiling, "a loss between 0 and 1 (both excluded)")
             if self.ceiling < _SMALLEST_CEILING:
                 raise invalid("ceiling", self.ceiling, f"{_SMALLEST_CEILING:g} or more")
-        check_variance_ceiling(self)
         check_tenants(self)
         check_reverts(self)
         check_memory(self)
@@ -353,8 +349,7 @@ class MeterSpec:
         the true loss is at least the ceiling minus the tolerance. A test set that counts all
         histories keeps its edges, and so do meters whose bands are remembered.
         """
-        # A variance ceiling is not looked at above the ceiling, so its tail promises nothing there.
-        fixed = self.protocol is Protocol.REGULAR and self.drawn is self.variance_ceiling is None
+        fixed = self.protocol is Protocol.REGULAR and self.drawn is None
         plain = self.count is Count.CONSISTENT and self.memory is None
         return self.ceiling is not None and plain and fixed
 
@@ -384,9 +379,8 @@ class MeterSpec:
     @property
     def silent_answers(self) -> int:
         """The number of answers that promise nothing, and can come at any step."""
-        ceilings = (None if self.merges else self.ceiling, self.variance_ceiling)
-        silent = int(self.may_fail) + int(self.may_be_too_few)
-        return sum(each is not None for each in ceilings) + silent
+        above = self.ceiling is not None and not self.merges
+        return int(above) + int(self.may_fail) + int(self.may_be_too_few)
 
     @property
     def stages(self) -> int:

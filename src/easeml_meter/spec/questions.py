@@ -51,7 +51,6 @@ def check_question(spec: MeterSpec) -> None:
         "drawn": spec.drawn is not None,
         "above": spec.above is not None,
         "ceiling": spec.ceiling is not None,
-        "variance ceiling": spec.variance_ceiling is not None,
         "reverts": spec.reverts,
         "memory": spec.memory is not None,
         "passes and isolated teams": spec.passes is not None and spec.tenants and not spec.handover,

@@ -45,7 +45,6 @@ def check_strata(spec: MeterSpec) -> None:
         f"the bound {spec.bound}": spec.bound is not None,
         "published": spec.published,
         "ceiling": spec.ceiling is not None,
-        "variance ceiling": spec.variance_ceiling is not None,
         "a judge": spec.judged,
         "window": spec.window is not None,
         "clusters": spec.clusters,

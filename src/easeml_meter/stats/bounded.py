@@ -67,35 +67,6 @@ def log_chernoff(labels: int, p: float, tolerance: float) -> float:
     return value + RELATIVE_MARGIN * (1 + abs(value)) + 1e-15 * labels * tolerance
 
 
-def variance_is_covered(tolerance: float, variance: float) -> bool:
-    """Whether `log_variance` holds for this tolerance and this ceiling on the variance."""
-    return tolerance <= 0.15 and tolerance <= 3 * (variance + tolerance**2)
-
-
-def log_variance(labels: int, tolerance: float, variance: float) -> float:
-    """Return the tail of losses whose variance on the test set, V, does not exceed a ceiling v.
-
-    With v' = v + eps^2 and u = eps / v', where u <= 3 and eps <= 0.15,
-
-        P(mean - p > eps and V <= v) <= exp(-n v' (u - ln(1 + u))),
-
-    and the same on the other side. Proof: (ln(1+s) - s)/s^2 rises in s > -1, so for 0 <= l < 1 and
-    y >= -1, ln(1 + ly) >= ly - psi y^2 with psi = -ln(1-l) - l. With y = X - p this gives
-    E exp(ly - psi y^2) <= E(1 + ly) = 1. If x = mean - p >= eps and V <= v, the mean of
-    ly - psi y^2 is lx - psi (V + x^2) >= lx - psi (v + x^2). That is concave in x, so it is at
-    least its value at x = eps or x = 1, of which the first is the smaller one, since
-    l >= (1 + eps) psi for u <= 3. Markov's inequality, with l = u / (1 + u). For the other side,
-    take 1 - X.
-    """
-    if not variance_is_covered(tolerance, variance):
-        return 0.0
-    # Squares of losses are summed in whole units, so V is known to 1e-12 only.
-    wider = variance + 1e-12 + tolerance**2
-    u = tolerance / wider
-    value = math.log(2) - labels * wider * (u - math.log1p(u))
-    return value + RELATIVE_MARGIN * (1 + abs(value))
-
-
 def log_convex(labels: int, tolerance: float, ceiling: float | None) -> float:
     """Return the convex-order tail, never above kl.
 

@@ -73,8 +73,7 @@ def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[...
         return scores.log_strata_tail(spec, labels, tolerance)
     if spec.judge_error is not None and spec.pool is not None:
         return judges.log_judged_tail(labels, tolerance, spec.judge_error, spec.pool, onwards=True)
-    ceilings = spec.ceiling, spec.variance_ceiling
-    return tail(spec.tail, labels, tolerance, *ceilings, promised=spec.merges)
+    return tail(spec.tail, labels, tolerance, spec.ceiling, promised=spec.merges)
 
 
 def smallest(excess: Callable[[int], float], highest: int) -> int:

@@ -28,7 +28,6 @@ from easeml_meter.stats.bounded import (
     log_chernoff,
     log_convex,
     log_kl,
-    log_variance,
     worst_true_loss,
 )
 from easeml_meter.stats.counting import log_sum
@@ -41,14 +40,10 @@ def log_tail(
     labels: int,
     tolerance: float,
     ceiling: float | None = None,
-    variance: float | None = None,
     *,
     promised: bool = False,
 ) -> float:
-    """Return the logarithm of the chosen bound for a test set of `labels` examples.
-
-    A ceiling on the variance of losses on the test set restricts the bad event, too.
-    """
+    """Return the logarithm of the chosen bound for a test set of `labels` examples."""
     if labels <= 0:
         return 0.0
     if tolerance >= 1:  # two losses in [0,1] cannot differ by more
@@ -62,7 +57,7 @@ def log_tail(
         value = min(value, log_convex(labels, tolerance, ceiling))
     elif bound is Bound.EXACT:
         value = min(value, _log_exact(labels, tolerance, ceiling, promised))
-    return value if variance is None else min(value, log_variance(labels, tolerance, variance))
+    return value
 
 
 def log_tail_from(
@@ -70,7 +65,6 @@ def log_tail_from(
     labels: int,
     tolerance: float,
     ceiling: float | None = None,
-    variance: float | None = None,
     *,
     promised: bool = False,
 ) -> float:
@@ -79,12 +73,12 @@ def log_tail_from(
     Only the exact tail with a ceiling c is not monotone: it jumps up where one more error fits
     below the ceiling, at the sizes ceil(k / c), and falls between them and from jump to jump.
     """
-    here = log_tail(bound, labels, tolerance, ceiling, variance, promised=promised)
+    here = log_tail(bound, labels, tolerance, ceiling, promised=promised)
     if bound is not Bound.EXACT or ceiling is None:
         return here
     errors = errors_below(ceiling, labels) + 1
     next_jump = math.ceil(errors / Fraction(repr(ceiling)))
-    return max(here, log_tail(bound, next_jump, tolerance, ceiling, variance, promised=promised))
+    return max(here, log_tail(bound, next_jump, tolerance, ceiling, promised=promised))
 
 
 def errors_below(ceiling: float, labels: int) -> int:

@@ -95,7 +95,6 @@ def test_the_first_draft_is_a_meter() -> None:
         ({"loss": "other", "other_loss": "top-5"}, "loss", "top-5"),
         ({"loss": "top-5"}, "loss", "top-5"),
         ({"loss": "absolute"}, "loss", "absolute[0,1]"),
-        ({"loss": "squared[0,1]", "variance_ceiling": "0.1"}, "variance_ceiling", 0.1),
         ({"loss": "score", "metric": "exact_match"}, "metric", "exact_match"),
         ({"loss": "0-1", "metric": "exact_match"}, "metric", ""),
         ({"loss": "brier", "classes": "0, 1, 2"}, "classes", (0, 1, 2)),

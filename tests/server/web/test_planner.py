@@ -70,10 +70,6 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
             {"drawn": 0.05, "ceiling": 0.1, "above": 3},
         ),
         ({"loss": "brier"}, {"loss": "brier"}),
-        (
-            {"loss": "absolute", "variance_ceiling": "0.04"},
-            {"loss": "absolute", "variance_ceiling": 0.04},
-        ),
     ],
 )
 def test_every_field_counts(form: dict[str, str], options: dict[str, object]) -> None:
@@ -174,7 +170,6 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"above": "3"}, "above"),
         ({"ceiling": "1e-320"}, "ceiling"),
         ({"loss": "losses.py:mine"}, "loss"),
-        ({"variance_ceiling": "0.04"}, "variance ceiling"),
         ({"price": "-1"}, "price"),
         ({"want": "money"}, "want"),
         ({"want": "steps"}, "labels"),

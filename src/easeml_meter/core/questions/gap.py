@@ -78,7 +78,6 @@ class GapQuestion(Question):
         instead = {
             BELOW_FLOOR: spec.floor is not None,
             "above the ceiling": spec.ceiling is not None and spec.floor is None,
-            "too spread": spec.variance_ceiling is not None,
             TOO_FEW: spec.may_be_too_few,
             "no reading": spec.may_fail,
         }
@@ -168,8 +167,6 @@ class GapQuestion(Question):
         elif spec.ceiling is not None:
             most = "" if spec.above is None else f", at most {spec.above} answers above it"
             found["ceiling"] = f"{spec.ceiling:g}{most}"
-        if spec.variance_ceiling is not None:
-            found["variance ceiling"] = f"{spec.variance_ceiling:g}"
         return found
 
     def together(self, steps: int) -> str:
@@ -210,9 +207,6 @@ class GapQuestion(Question):
         if spec.above is not None:
             last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
             excuse = f"{excuse[:-1]}; {last} ends the test set)"
-        if spec.variance_ceiling is not None:
-            spread = at_least(spec.variance_ceiling)
-            excuse += f' (or is reported as "too spread": losses that vary more than {spread})'
         if spec.may_be_too_few:
             excuse += TOO_FEW_EXCUSED
         # A running maximum may be another model's band: its lower edge says nothing of this one.
@@ -345,7 +339,6 @@ class GapQuestion(Question):
             "counting": self.counting,
             "ceiling": spec.ceiling,
             "floor": spec.floor,
-            "variance_ceiling": spec.variance_ceiling,
             "above": spec.above,
             "top_up": plan.top_up,
             "strata": spec.stratum_rows(plan.labels) if spec.stratified else None,

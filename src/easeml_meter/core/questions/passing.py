@@ -175,7 +175,6 @@ class Verdicts(Rules):
         state: State,
         validation_loss: float | Fraction,
         test_loss: float | Fraction,
-        variance: float | Fraction = 0,
         against: Comparison | None = None,
     ) -> int:
         """Return what is told of a model with this test loss, and `against` the old one."""
@@ -234,7 +233,6 @@ class Verdicts(Rules):
         self,
         validation_loss: Fraction,
         test_loss: Fraction,
-        variance: Fraction,
         against: Comparison | None = None,
     ) -> dict[str, Any]:
         """Return whether the model passed; nothing, if the old one could not be measured."""

@@ -146,7 +146,6 @@ class Changes(Rules):
         state: State,
         validation_loss: float | Fraction,
         test_loss: float | Fraction,
-        variance: float | Fraction = 0,
         against: Comparison | None = None,
     ) -> int:
         """Return what is told of a model that is so `against` the old one."""
@@ -196,7 +195,6 @@ class Changes(Rules):
         self,
         validation_loss: Fraction,
         test_loss: Fraction,
-        variance: Fraction,
         against: Comparison | None = None,
     ) -> dict[str, Any]:
         """Return the band of the difference; nothing, if the old model could not be measured."""

@@ -104,8 +104,8 @@ class Arena:
         self.strain: Floats = np.zeros(sessions)
         """The largest distance of test and true loss yet, as a share of the tolerance promised."""
         self.answered: Integers = np.zeros(sessions, dtype=np.int64)
-        self._told: dict[tuple[State, float, int, int, float], tuple[int, float | None]] = {}
-        """What the rules said of a validation loss, units of a scale, and a variance."""
+        self._told: dict[tuple[State, float, int, int], tuple[int, float | None]] = {}
+        """What the rules said of a validation loss, and units of a scale."""
         self._last: Integers = np.zeros(sessions, dtype=np.int64)
         self.draws = Draws(secret)
         self.gaps: list[tuple[float, float] | None] = [None] * sessions
@@ -142,8 +142,7 @@ class Arena:
         answers = np.zeros(self.sessions, dtype=np.int64)
         distance = np.abs(models.test - models.true).tolist()
         values, units = validation.tolist(), models.units.tolist()
-        limited, drawn = self.spec.variance_ceiling is not None, self.spec.drawn is not None
-        spreads = models.variance.tolist() if limited else [0.0] * self.sessions
+        drawn = self.spec.drawn is not None
         onward: dict[tuple[TreeNode, int], TreeNode] = {}
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
@@ -151,11 +150,11 @@ class Arena:
                 answer, tolerance = self.rules.unread(place.state, NO_READING), None
             else:
                 # Many sessions ask the same, unless edges are drawn.
-                key = (place.state, values[index], units[index], models.scale, spreads[index])
+                key = (place.state, values[index], units[index], models.scale)
                 told = None if drawn else self._told.get(key)
                 if told is None:
                     test = Fraction(units[index], models.scale)
-                    told = self._tell(index, values[index], test, spreads[index])
+                    told = self._tell(index, values[index], test)
                     if not drawn:
                         self._told[key] = told
                 answer, tolerance = told
@@ -178,9 +177,7 @@ class Arena:
         """Hand the last submissions in again, unchanged: the same answers, free of charge."""
         return self._last.copy()
 
-    def _tell(
-        self, index: int, validation: float, test: Fraction, variance: float
-    ) -> tuple[int, float | None]:
+    def _tell(self, index: int, validation: float, test: Fraction) -> tuple[int, float | None]:
         """Ask the rules, with the edges drawn for this submission, if edges are drawn."""
         state = self.places[index].state
         if self.spec.drawn is not None:
@@ -189,7 +186,7 @@ class Arena:
             answer = rules.answer(state, validation, test)
             self.gaps[index] = rules.range_of(answer)
             return answer, rules.tolerance(answer)
-        answer = self.rules.answer(state, validation, test, variance)
+        answer = self.rules.answer(state, validation, test)
         return answer, self.rules.tolerance(answer)
 
     def drawn_for(self, index: int, validation: float) -> Entry:

@@ -166,7 +166,7 @@ class Blocks:
         deviation = math.sqrt(size) / 2 / labels
         questions = player.questions(loss, deviation)
         validation = np.array([question.validation for question in questions])
-        models = self._models(grades * half + elsewhere, loss, half)
+        models = self._models(grades * half + elsewhere, loss)
         answers = player.desk.submit(validation, models, which)
         questions = player.understood(questions, answers, loss, deviation)
         often = (told(questions, answers) > 0) == player.world.upward
@@ -181,15 +181,11 @@ class Blocks:
         if not self.silent:
             taken = taken + player.rng.binomial(self.left, 0.5, player.desk.sessions)
         elsewhere = grades // 2 * self.left if self.silent else 0
-        return self._models(grades * taken + elsewhere, self.rows / 2 / player.labels, taken)
+        return self._models(grades * taken + elsewhere, self.rows / 2 / player.labels)
 
-    def _models(self, units: Integers, true: float, ones: Integers) -> Models:
-        """Return models with a loss of 1 on `ones` examples, and of 0 or one half on others."""
-        player, labels = self.player, self.player.labels
-        scale = player.cells.scale
-        halves = 2 * (units / scale - ones / labels)  # as a share of all examples
-        squares = ones / labels + halves / 4
-        return Models(units, np.full(player.desk.sessions, true), scale, squares)
+    def _models(self, units: Integers, true: float) -> Models:
+        player = self.player
+        return Models(units, np.full(player.desk.sessions, true), player.cells.scale)
 
 
 def by_blocks(player: Player) -> None:

@@ -81,7 +81,6 @@ def _of_bands(spec: MeterSpec) -> dict[str, object]:
     return {
         "drawn": spec.drawn is not None,
         "ceiling": spec.ceiling is not None and spec.floor is None,
-        "variance ceiling": spec.variance_ceiling is not None,
     }
 
 

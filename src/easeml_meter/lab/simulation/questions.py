@@ -60,7 +60,7 @@ def best_question(
         groups: dict[int, list[float]] = {}
         for z in possible:
             test = min(1.0, max(0.0, loss + z * deviation))
-            answer = rules.answer(state, validation, test, test * (1 - test))
+            answer = rules.answer(state, validation, test)
             groups.setdefault(answer, []).append(z)
         if sum(len(group) for answer, group in groups.items() if 0 < answer != usual) > most:
             continue

@@ -68,19 +68,11 @@ class Models:
     true: Floats
     """Its true loss."""
     scale: int
-    squares: Floats | None = None
-    """The means of squared losses; None: the loss of every example is 0 or 1."""
 
     @property
     def test(self) -> Floats:
         """The losses on the test sets."""
         return self.units / self.scale
-
-    @property
-    def variance(self) -> Floats:
-        """The variances of the losses of single examples."""
-        squares = self.test if self.squares is None else self.squares
-        return squares - self.test**2
 
 
 def world_of(
@@ -95,12 +87,10 @@ def world_of(
 
     One model's test loss is the least certain for a true loss of one half. With a ceiling c, the
     model to fear has a true loss of c + eps and looks as if it stayed below c; others ask with
-    models at the ceiling, where one answer more can be had. A ceiling on the variance is one on the
-    loss of coins.
+    models at the ceiling, where one answer more can be had.
     """
     if kind is None:
-        coins = spec.zero_one or spec.variance_ceiling is not None
-        kind = "coins" if coins else "graded"
+        kind = "coins" if spec.zero_one else "graded"
     if kind not in WORLDS:
         raise invalid("world", kind, f"one of {', '.join(WORLDS)}")
     if kind == "graded" and spec.zero_one:
@@ -113,10 +103,7 @@ def world_of(
     if loss is not None:
         return World(loss, loss, share=kept, grades=grades)
     eps = spec.tolerances[0]
-    ceilings = [] if spec.ceiling is None else [spec.ceiling]
-    if spec.variance_ceiling is not None:  # coins with a smaller loss have a smaller variance
-        ceilings.append((1 - math.sqrt(1 - 4 * spec.variance_ceiling)) / 2)
-    if ceilings and (ceiling := min(ceilings)) + eps < 0.5:
+    if (ceiling := spec.ceiling) is not None and ceiling + eps < 0.5:
         worst = math.floor(ceiling * labels + 1e-9) / labels + eps * (1 + _EDGE)
         return World(ceiling, worst, upward=False, share=kept, grades=grades)
     middle = 0.5 if eps <= 0.25 else (1 - eps) / 2
@@ -202,8 +189,7 @@ class Cells:
         grades = np.arange(self.counts.shape[1])
         units = np.einsum("sgv,g->s", self.counts, grades)
         true = np.einsum("sgv,g->s", self.chances, grades) / self.world.grades
-        share = (grades / self.world.grades) ** 2 / self.labels
-        return Models(units, true, self.scale, np.einsum("sgv,g->s", self.counts, share))
+        return Models(units, true, self.scale)
 
     def vote(self, weights: Integers) -> None:
         """Add the last fresh model's grade, times a weight for each session, to the scores."""

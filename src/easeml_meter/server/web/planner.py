@@ -64,7 +64,6 @@ DEFAULTS = {
     "drawn": "",
     "above": "",
     "loss": "0-1",
-    "variance_ceiling": "",
     "tenants": "",
     "handover": "",
     "models": "",
@@ -319,7 +318,6 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
         drawn=drawn_edges,
         above=optional(asked, "above", int, "a whole number"),
         loss=loss,
-        variance_ceiling=optional(asked, "variance_ceiling", float, "a variance"),
         tenants=several(asked, "tenants", int, "the steps of each, such as 5,5"),
         **{name: bool(asked[name]) for name in _CHOICES},
     )

@@ -231,7 +231,6 @@ class Decisions(Standing):
                 account.state,
                 losses.validation,
                 losses.test.mean,
-                losses.test.variance,
                 losses.against,
             )
         elif losses.validation is not None and ledger.spec.on_demand and losses.against is not None:

@@ -385,7 +385,7 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
     against = None if both is None else compared(on, *both)
-    found = rules.truth(validation_loss, score.mean, score.variance, against)
+    found = rules.truth(validation_loss, score.mean, against)
     return Truth(float(validation_loss), float(score.mean), **found)
 
 
