@@ -342,15 +342,11 @@ def test_drawn_edges_make_adaptivity_cheap(
     assert "not both" in err
 
 
-def test_drawn_edges_with_a_ceiling_ask_how_many_answers_may_be_above(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_drawn_edges_are_refused_with_a_ceiling(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--steps", "10", "--tolerance", "0.01", "--drawn", "0.2", "--ceiling", "0.1")
     code, _, err = run(capsys, "plan", *asked)
     assert (code, err.count("\n")) == (2, 1)
-    _, out, _ = run(capsys, "plan", *asked, "--above", "1")
-    assert "13,723" in out
-    assert "0.1, at most 1 answers above it" in out
+    assert "drawn: 0.2 given, not with ceiling: nobody has proved that count" in err
 
 
 def test_wrong_edges_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

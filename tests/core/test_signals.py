@@ -423,21 +423,3 @@ def test_the_edges_of_a_drawn_band_are_never_made_up() -> None:
     with pytest.raises(AssertionError, match="edges of an answer are needed"):
         Rules(DRAWN).answer(State(), 0.5, 0.75)
     assert rules().drawing(Fraction(1, 10)) == rules()  # fixed edges stay where they are
-
-
-def test_one_answer_above_the_ceiling_too_many_ends_the_test_set() -> None:
-    meter = Rules(DRAWN.replace(ceiling=0.5, above=1)).drawing(Fraction(0))
-    state = State()
-    for above in (1, 2):
-        assert not meter.ended(state)
-        assert meter.answer(state, 0.5, 0.75) == ABOVE_CEILING
-        state = meter.after(state, ABOVE_CEILING)
-        assert state.above == above
-    assert meter.ended(state)
-    assert not meter.ended(state, tenants=2)
-    assert (
-        Rules(MeterSpec.uniform(signals=2, tolerance=0.1, steps=9, delta=0.1, ceiling=0.5)).after(
-            State(), ABOVE_CEILING
-        )
-        == State()
-    )

@@ -39,7 +39,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "reverts": {"reverts": (2, 3)},
     "drawn": {"drawn": 0.4, "count": "consistent"},
     "drawn, one threshold": {"drawn": 1.0, "count": "consistent"},
-    "drawn, ceiling": {"drawn": 0.4, "count": "consistent", "ceiling": 0.2, "above": 1},
     "drawn, tenants": {"drawn": 0.4, "count": "consistent", "tenants": (2, 1, 1)},
     "drawn, hand-over": {
         "drawn": 0.4,

@@ -59,9 +59,7 @@ class Story:
         if self.condition is not None:
             return condition_spec(steps=3, passes=1, inputs="public", question=self.condition)
         if self.drawn:
-            above = None if self.ceiling is None else 1
-            drawn = {"signals": 1, "edges": [], "drawn": 0.5, "above": above}
-            return small_spec(steps=3, inputs="public", ceiling=self.ceiling, **drawn)
+            return small_spec(steps=3, inputs="public", signals=1, edges=[], drawn=0.5)
         return small_spec(
             signals=2,
             edges=[0.4],

@@ -54,7 +54,6 @@ METERS: dict[str, dict[str, Any]] = {
     "by band": {"protocol": "incremental", "tolerance": [0.1, 0.2, 0.3]},
     "teams": {"protocol": "incremental", "tenants": (3, 3)},
     "drawn": {"drawn": 0.3},
-    "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
     "strata": {"stratum": "part", "strata": ("a", "b"), "weights": (0.5, 0.5)},
     "curve": {"loss": "roc[1]"},
     "curve incremental": {"loss": "roc[1]", "protocol": "incremental"},
@@ -319,7 +318,6 @@ def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> Non
             check_numbers(data, model, world.view.spec)
             answers.add(model.answer)
     odd = {"ceiling": ABOVE_CEILING, "no reading": NO_READING}
-    odd |= {"drawn ceiling": ABOVE_CEILING}
     assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
     spec = spec_of(name, gap)
     if spec.curve:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.report.sessions import DRAWN, INCREMENTAL, LIMITED, SPEC, drawn_session, session
+from tests.report.sessions import INCREMENTAL, LIMITED, SPEC, drawn_session, session
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
@@ -220,17 +220,3 @@ def test_drawn_edges_are_compared_as_far_as_they_tell_models_apart() -> None:
     assert "consider replacing" not in unclear
     for text in (carry_on, drifted, unclear):
         assert not re.search(r"band \d", text)
-
-
-def test_answers_above_the_ceiling_are_few_where_edges_are_drawn() -> None:
-    spec = DRAWN.replace(ceiling=0.5, above=2)
-    text = " ".join(advice(drawn_session([0.01, ABOVE_CEILING], spec)))
-    assert "At most 2 such answers leave the test set in use; one more ends it" in text
-
-
-@pytest.mark.parametrize(
-    ("above", "words"), [(1, "1 such answer leaves the"), (3, "3 such answers leave the")]
-)
-def test_answers_above_the_ceiling_are_counted(above: int, words: str) -> None:
-    view = drawn_session([0.0, ABOVE_CEILING], DRAWN.replace(ceiling=0.3, above=above))
-    assert f"At most {words} test set in use" in " ".join(advice(view))

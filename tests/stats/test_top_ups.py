@@ -159,7 +159,6 @@ def test_the_figures_of_the_documentation() -> None:
         ({"window": 3}, "window"),
         ({"clusters": True}, "clusters"),
         ({"published": True}, "published"),
-        ({"drawn": 0.5, "ceiling": 0.5, "above": 1}, "above"),
         ({"loss": "recall[1]", "rows": 9}, "loss"),
     ],
 )

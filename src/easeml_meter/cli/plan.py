@@ -66,7 +66,6 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")
 @click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
-@click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
 @click.option("--top-up", type=int, help="Steps more, once fresh labels have joined the test set.")
 @click.option(
     "--clusters", is_flag=True, help="Rows belong together: one example is a cluster of them."

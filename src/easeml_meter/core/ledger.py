@@ -83,12 +83,8 @@ class Ledger:
         return Account(
             tenant=accounts[0].tenant,
             steps=sum(account.steps for account in accounts),
-            # What one team knows, the other now knows: the worst band of both, and every answer
-            # above the ceiling.
-            state=State(
-                top=max(account.state.top for account in accounts),
-                above=sum(account.state.above for account in accounts),
-            ),
+            # What one team knows, the other now knows: the worst band of both.
+            state=State(top=max(account.state.top for account in accounts)),
             group=tuple(account.tenant for account in accounts),
         )
 
@@ -134,7 +130,7 @@ class Ledger:
 
     def may_submit(self, account: Account) -> bool:
         """Tell whether one more submission can be answered."""
-        ended = self.rules.ended(account.state, len(account.group) or 1)
+        ended = self.rules.ended(account.state)
         return account.steps < self._promised(account) and not ended
 
     def record(self, account: Account, answer: int) -> Account:

@@ -230,7 +230,6 @@ _LINES = {
         "The last model's test loss is above the ceiling of {ceiling}, so the meter reports "
         "nothing else about it."
     ),
-    "few above": "At most {answers} the test set in use; one more ends it for the team.",
     "better": "Developers: submit again once your models are better than that.",
     "below-floor": (
         "The last model's {word} on the test set is below the floor of {floor}, so the meter "
@@ -394,7 +393,7 @@ def _of_answers(view: SessionView) -> Iterator[Case]:
 
 
 def _of_last(last: Signal) -> Iterator[Case]:
-    spec, few = last.spec, last.spec.above
+    spec = last.spec
     yield (
         last.name,
         {
@@ -406,9 +405,6 @@ def _of_last(last: Signal) -> Iterator[Case]:
         },
     )
     if last.name == "above-ceiling":
-        if few is not None:
-            answers = "1 such answer leaves" if few == 1 else f"{few} such answers leave"
-            yield "few above", {"answers": answers}
         yield "better", {}
     elif last.answer == PASS:
         if spec.passes is not None:

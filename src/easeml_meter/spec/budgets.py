@@ -66,7 +66,6 @@ def check_top_up(spec: MeterSpec) -> None:
         f"the loss {spec.loss}": spec.corpus is not None,
         "judge_error": spec.judged,
         "published": spec.published,
-        "above": spec.above is not None,
         "tenants": spec.tenants,
         "reverts": spec.reverts,
         "memory": spec.memory is not None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from easeml_meter.checks import finite, refuse_with, settle, whole
+from easeml_meter.checks import finite, refuse_with, settle
 from easeml_meter.errors import invalid
 from easeml_meter.spec.bands import Band
 from easeml_meter.spec.names import Bound, Count, Protocol
@@ -13,15 +13,11 @@ if TYPE_CHECKING:
     from easeml_meter.spec.meter import MeterSpec
 
 NARROWEST_DRAWN = 1e-4
-_MOST_ABOVE = 100
-"""Answers above the ceiling are counted one by one: more than anybody reads are refused."""
 
 
 def check_drawn(spec: MeterSpec) -> None:
     """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
     if spec.drawn is None:
-        if spec.above is not None:
-            raise invalid("above", spec.above, "only with drawn edges and a ceiling")
         return
     finite("drawn", spec.drawn)
     settle(spec, drawn=float(spec.drawn))
@@ -35,18 +31,11 @@ def check_drawn(spec: MeterSpec) -> None:
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
         "published": spec.published,
         'count = "all"': spec.count is Count.ALL,
+        "ceiling": spec.ceiling is not None,
         "reverts": spec.reverts,
         "memory": spec.memory is not None,
     }
     refuse_with("drawn", spec.drawn, unproved, "not with {}: nobody has proved that count")
-    if (spec.ceiling is None) != (spec.above is None):
-        given = "a ceiling" if spec.above is None else "no ceiling"
-        needed = "drawn edges need both: ceiling, and above: the answers above it, such as 3"
-        raise invalid("above", f"{spec.above} with {given}", needed)
-    if spec.above is not None:
-        whole("above", spec.above, at_least=0)
-        if spec.above > _MOST_ABOVE:
-            raise invalid("above", spec.above, f"at most {_MOST_ABOVE}")
     settle(spec, bands=(Band(0.0, 1.0, spec.tolerances[0]),))
 
 

@@ -74,8 +74,6 @@ class MeterSpec:
     """Which histories are counted; the published analysis counts all of them."""
     drawn: float | None = None
     """Draw the band edges of every answer at random, this far apart, in place of the bands' own."""
-    above: int | None = None
-    """How many answers "above the ceiling" leave a test set with drawn edges in use."""
     ceiling: float | None = None
     """Answer "above the ceiling", and nothing else, when the test loss exceeds this."""
     tenants: tuple[int, ...] = ()

@@ -49,7 +49,6 @@ def check_question(spec: MeterSpec) -> None:
         "published": spec.published,
         'count = "all"': spec.count is Count.ALL,
         "drawn": spec.drawn is not None,
-        "above": spec.above is not None,
         "ceiling": spec.ceiling is not None,
         "reverts": spec.reverts,
         "memory": spec.memory is not None,

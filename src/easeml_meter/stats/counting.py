@@ -23,7 +23,7 @@ from functools import lru_cache
 
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats.draws import expected_edges, log_few
+from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
 
 MAX_WALK = 10_000
@@ -128,9 +128,6 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
     if spec.memory is not None and spec.memory < steps:
         return tuple(map(log, _with_memory(spec, steps, possible)))
     if spec.protocol is Protocol.REGULAR:
-        if spec.above is not None:
-            likely = possible + expected_edges(spec) + int(spec.may_fail)
-            return (log_few(likely, steps, spec.above),)
         answers = possible + expected_edges(spec) + spec.silent_answers
         effective = [at - index for index, at in enumerate(spec.reverts)]
         # Of a test set that was topped up, every history goes on from one of the first stage.

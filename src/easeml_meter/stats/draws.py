@@ -11,14 +11,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import numpy as np
-from numpy.typing import NDArray
-
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import CLOSE
 from easeml_meter.stats.rounding import as_written
-
-Logs = NDArray[np.float64]
 
 DRAWS = 10**6
 """A drawn edge is one of so many equally likely ones, evenly spaced from 0 on."""
@@ -36,30 +31,3 @@ def expected_edges(spec: MeterSpec) -> Fraction:
     wider = 1 + CLOSE if spec.rounds else 1
     reach = 2 * as_written(spec.tolerances[0]) * wider
     return Fraction(math.ceil(reach / as_written(spec.drawn) * DRAWS), DRAWS)
-
-
-def log_few(ratio: int | Fraction, terms: int, most: int) -> float:
-    """Return the logarithm of the sum of C(t, j) ratio^(t-j) over t < terms and j <= most.
-
-    These are the histories in which one answer, always possible, comes at most `most` times before
-    the last model. They are the coefficients up to z^most of the sum of (ratio + z)^t, which is
-    put together by doubling `terms`, in logarithms and without a subtraction.
-    """
-    step = np.full(most + 1, -np.inf)
-    step[:2] = [math.log(ratio), 0.0][: most + 1]
-    one = np.full(most + 1, -np.inf)
-    one[0] = 0.0
-    total, power = np.full(most + 1, -np.inf), one
-    for bit in f"{terms:b}":
-        total, power = np.logaddexp(total, _product(total, power)), _product(power, power)
-        if bit == "1":
-            total, power = np.logaddexp(total, power), _product(power, step)
-    return float(np.logaddexp.reduce(total))
-
-
-def _product(first: Logs, second: Logs) -> Logs:
-    """Multiply two power series, given by logarithms, up to the last power that both have."""
-    found = np.full(len(first), -np.inf)
-    for shift, coefficient in enumerate(first):
-        found[shift:] = np.logaddexp(found[shift:], coefficient + second[: len(second) - shift])
-    return found

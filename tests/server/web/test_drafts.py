@@ -89,7 +89,6 @@ def test_the_first_draft_is_a_meter() -> None:
         ({"count": "all"}, "count", Count.ALL),
         ({"protocol": "incremental"}, "protocol", Protocol.INCREMENTAL),
         ({"drawn": "0.05", "edges": ""}, "drawn", 0.05),
-        ({"drawn": "0.05", "edges": "", "ceiling": "0.3", "above": "3"}, "above", 3),
         ({"tenants": "2,1"}, "tenants", (2, 1)),
         ({"tenants": "2,1", "handover": "1"}, "handover", True),
         ({"loss": "other", "other_loss": "top-5"}, "loss", "top-5"),

@@ -65,10 +65,6 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
         ({"edges": "0.1,0.2,0.3,0.4"}, {"edges": (0.1, 0.2, 0.3, 0.4)}),
         ({"confidence": "0.9"}, {"delta": 0.1}),
         ({"drawn": "0.05"}, {"drawn": 0.05}),
-        (
-            {"drawn": "0.05", "ceiling": "0.1", "above": "3"},
-            {"drawn": 0.05, "ceiling": 0.1, "above": 3},
-        ),
         ({"loss": "brier"}, {"loss": "brier"}),
     ],
 )
@@ -167,7 +163,6 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"drawn": "wide"}, "drawn"),
         ({"drawn": "0.05", "edges": "0.1"}, "drawn"),
         ({"drawn": "0.05", "protocol": "incremental"}, "drawn"),
-        ({"above": "3"}, "above"),
         ({"ceiling": "1e-320"}, "ceiling"),
         ({"loss": "losses.py:mine"}, "loss"),
         ({"price": "-1"}, "price"),

@@ -327,44 +327,17 @@ def test_two_teams_with_the_same_submission_get_edges_of_their_own(tmp_path: Pat
     assert first.first_edge != second.first_edge
 
 
-def test_nothing_of_an_edge_is_told_without_a_band(tmp_path: Path) -> None:
-    """Neither with "above the ceiling" nor with a check, which costs nothing."""
-    spec = drawn_spec(ceiling=0.5, above=1)
-    session = make_session(tmp_path, spec, size=400)
+def test_a_check_tells_nothing_of_an_edge(tmp_path: Path) -> None:
+    """It costs nothing."""
+    session = make_session(tmp_path, drawn_spec(), size=400)
     files = session.files(100, 0, salt="checked")
     checked = session.meter.check(*files)
-    above = session.submit(300, 0, model="above")
-    assert (above.name, above.first_edge, above.gap) == ("above-ceiling", None, None)
     told = session.submit(100, 0, model="checked")
     edge = str(told.first_edge)
     assert told.band is not None
-    for before in (repr(checked), json.dumps(checked.to_json()), repr(above)):
+    for before in (repr(checked), json.dumps(checked.to_json())):
         assert edge not in before
     with Workspace.open(tmp_path / "meter").reading() as books:
         entries = books.entries.all(session.meter.generations[0].meter, 1)
-    assert [(each.answer, each.first_edge == "") for each in entries] == [
-        ("above-ceiling", True),
-        (told.name, False),
-    ]
-    assert float(Fraction(entries[1].first_edge)) == told.first_edge
-
-
-def test_one_answer_above_the_ceiling_too_many_spends_the_test_set(tmp_path: Path) -> None:
-    session = make_session(tmp_path, drawn_spec(ceiling=0.5, above=1, steps=6), size=400)
-    left = [session.submit(300, 0, model=f"m{step}").steps_left for step in range(2)]
-    assert left == [5, 0]
-    with pytest.raises(Spent):
-        session.submit(0, 0, model="good")
-    assert session.meter.generations[0].phase is Phase.SPENT
-    assert session.meter.audit().problems == ()
-
-
-def test_teams_that_handed_over_share_their_answers_above_the_ceiling(tmp_path: Path) -> None:
-    spec = drawn_spec(ceiling=0.5, above=1, steps=8, tenants=(4, 4))
-    session = make_session(tmp_path, spec, size=1200)
-    for tenant in (1, 2):
-        session.submit(1100, 0, model="bad", tenant=tenant)
-    session.meter.hand_over(1, 2, confirm=True)
-    assert session.submit(1100, 0, model="worse", tenant=1).steps_left == 0
-    with pytest.raises(Spent):
-        session.submit(0, 0, model="good", tenant=2)
+    assert [each.answer for each in entries] == [told.name]
+    assert float(Fraction(entries[0].first_edge)) == told.first_edge

@@ -97,7 +97,6 @@ _DECIMALS = 6
 """Those of the edges that a meter draws."""
 _WIDE = 0.2
 """The wide drawn edges of the comparison: nearly a single random alarm."""
-_MOST_ABOVE = 3
 _WORTH = 2 / 3
 """Edges that move are recommended where they leave at most this share of the labels."""
 
@@ -137,10 +136,6 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
     found.append(("incremental", worst, "you learn the worst band so far, not this model's"))
     if ceiling is not None:
         silent = f"no reading for test losses above {ceiling:g}"
-        few = (
-            f"no reading above {ceiling:g}; after {_MOST_ABOVE} such answers, the next is the last"
-        )
-        at_most_three = drawn.replace(ceiling=ceiling, above=_MOST_ABOVE)
         below = worst.replace(ceiling=ceiling)
         found += [
             (
@@ -148,7 +143,6 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
                 spec.replace(ceiling=ceiling),
                 f"{silent}, wider bands just below",
             ),
-            (f"drawn {apart:g}, ceiling {ceiling:g}", at_most_three, few),
             (f"incremental, ceiling {ceiling:g}", below, f"the worst band so far; {silent}"),
         ]
     ideal = spec.replace(protocol=Protocol.INDEPENDENT)
@@ -162,9 +156,7 @@ def recommended(found: Sequence[Form]) -> Form:
     A ceiling saves more still, but only those who know their models can choose one.
     """
     consistent, drawn = (
-        next(
-            form for form in found if form.name.startswith(name) and form.plan.spec.ceiling is None
-        )
+        next(form for form in found if form.name.startswith(name))
         for name in ("consistent", "drawn")
     )
     worth = drawn.plan.labels <= _WORTH * consistent.plan.labels

@@ -165,8 +165,7 @@ class GapQuestion(Question):
         if spec.floor is not None:
             found["floor"] = f"{spec.floor:g}"
         elif spec.ceiling is not None:
-            most = "" if spec.above is None else f", at most {spec.above} answers above it"
-            found["ceiling"] = f"{spec.ceiling:g}{most}"
+            found["ceiling"] = f"{spec.ceiling:g}"
         return found
 
     def together(self, steps: int) -> str:
@@ -204,9 +203,6 @@ class GapQuestion(Question):
             least = max(as_written(spec.ceiling) - as_written(tolerances[0]), Fraction(0))
             then = f": then its true loss is at least {at_least(least)}" if spec.merges else ""
             excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)}{then})'
-        if spec.above is not None:
-            last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
-            excuse = f"{excuse[:-1]}; {last} ends the test set)"
         if spec.may_be_too_few:
             excuse += TOO_FEW_EXCUSED
         # A running maximum may be another model's band: its lower edge says nothing of this one.
@@ -339,7 +335,6 @@ class GapQuestion(Question):
             "counting": self.counting,
             "ceiling": spec.ceiling,
             "floor": spec.floor,
-            "above": spec.above,
             "top_up": plan.top_up,
             "strata": spec.stratum_rows(plan.labels) if spec.stratified else None,
         }

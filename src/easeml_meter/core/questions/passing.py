@@ -204,7 +204,7 @@ class Verdicts(Rules):
         counted = answer == PASS and self.condition.passes is not None
         return replace(state, passes=state.passes + 1) if counted else state
 
-    def ended(self, state: State, tenants: int = 1) -> bool:
+    def ended(self, state: State) -> bool:
         """Whether more models passed than leave the test set in use."""
         most = self.condition.passes
         return most is not None and state.passes > most

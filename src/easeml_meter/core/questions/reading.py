@@ -163,10 +163,6 @@ class Changes(Rules):
         """Return the state once this was told."""
         return replace(state, based=True)
 
-    def ended(self, state: State, tenants: int = 1) -> bool:
-        """Return False: no answer closes the test set."""
-        return False
-
     def tolerance(self, answer: int) -> float | None:
         """Return the tolerance of a reading."""
         return self.difference.tolerance if answer > 0 else None

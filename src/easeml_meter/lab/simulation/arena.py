@@ -73,8 +73,6 @@ class TreeNode:
         """Whether one more submission can follow the next one, whatever that is answered."""
         if self.later or self.shared:
             return True
-        if self.ledger.steps_left(self.account) > 1 and self.ledger.spec.above is not None:
-            return self.after(ABOVE_CEILING).open
         return self.ledger.steps_left(self.account) > 1
 
 

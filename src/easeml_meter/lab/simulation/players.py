@@ -109,13 +109,11 @@ class Player:
         deviation: float,
     ) -> list[SimulatedQuestion]:
         """Return the questions with what their answers mean, where only drawn edges say it."""
-        spec = self.desk.spec
-        if spec.drawn is None:
+        if self.desk.spec.drawn is None:
             return list(questions)
-        ceiling = 1.0 if spec.ceiling is None else spec.ceiling
         told = zip(questions, self.desk.gaps, answers.tolist(), strict=True)
         return [
-            understood(question.validation, gap, loss, deviation, answer=answer, ceiling=ceiling)
+            understood(question.validation, gap, loss, deviation, answer=answer)
             for question, gap, answer in told
         ]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from easeml_meter.core.signals import ABOVE_CEILING, Rules, State
+from easeml_meter.core.signals import Rules, State
 
 _POINTS = 32
 QUANTILES = tuple(NormalDist().inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS))
@@ -78,17 +78,13 @@ def understood(
     deviation: float,
     *,
     answer: int,
-    ceiling: float,
 ) -> SimulatedQuestion:
     """Return what was told once its drawn edges are known, which nobody could know before."""
     tests = {z: min(1.0, max(0.0, loss + z * deviation)) for z in QUANTILES}
     left: list[float] = []
-    if answer == ABOVE_CEILING:
-        left = [z for z, test in tests.items() if test > ceiling]
-    elif answer > 0 and gap is not None:
+    if answer > 0 and gap is not None:
         low, high = gap
-        inside = (z for z, test in tests.items() if low <= abs(test - validation) < high)
-        left = [z for z in inside if tests[z] <= ceiling]
+        left = [z for z, test in tests.items() if low <= abs(test - validation) < high]
     return SimulatedQuestion.of(validation, {answer: left} if left else {})
 
 
