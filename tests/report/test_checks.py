@@ -66,7 +66,7 @@ def test_where_the_true_loss_was_promised() -> None:
 
 def test_tenants_have_maxima_of_their_own() -> None:
     truths = (Truth(0.1, 0.25, 4), Truth(0.1, 0.13, 2))
-    view = session([4, 2], INCREMENTAL, retrospective=truths)
+    view = session([4, 4], INCREMENTAL, retrospective=truths)
     assert [check.right for check in checks(view)] == [True, True]
     other = replace(view.signals[1], tenant=2, answer=4)
     apart = replace(view, signals=(view.signals[0], other))
