@@ -89,7 +89,7 @@ class TestMeter:
         assert "Latest answer 2 Band 2 of 3 gap 10 to 30 %" in said
         assert "Answers left 2 of 4" in said
         assert "Best promise so far: net <1> , true error at most 35 %, 80 % sure." in said
-        assert "1 net <1> Note 1 band 1 gap 0 to 10 %" in said
+        assert "1 net <1> 1 band 1 gap 0 to 10 %" in said
         assert "gap 0 to 10 % 0 % 0 to 35 % developer just now 3" in said
         assert answer.text.count('<svg class="chart') == 2
         assert "net &lt;1&gt;" in answer.text
@@ -306,8 +306,8 @@ def test_a_condition_is_passed_or_failed_on_the_page(served: Served, tmp_path: P
     visitor = Visitor(served, "developer")
     said = words(visitor.get(f"/meters/{meter}"))
     assert "Latest answer ✗ Fail" in said
-    assert "2 bad Note ✗ fail" in said
-    assert "1 good Note ✓ pass" in said
+    assert "2 bad ✗ fail" in said
+    assert "1 good ✓ pass" in said
     for tab in ("promise", "settings"):
         assert "n > 0.5 +/- 0.2" in words(visitor.get(f"/meters/{meter}/{tab}"))
     assert "✓ ✗" in words(visitor.get(f"/meters/{meter}/test-sets"))
