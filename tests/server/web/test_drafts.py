@@ -12,7 +12,7 @@ from tests.server.web.helpers import Visitor, words
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.server.web.drafts import DEFAULTS, MeterDraft
-from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
+from easeml_meter.spec import Gap, MeterSpec, Protocol
 
 TOML = """
 bands = [{ lower = 0.0, upper = 0.1, tolerance = 0.1 }, { lower = 0.1, upper = 1, tolerance = 0.1 }]
@@ -86,7 +86,6 @@ def test_the_first_draft_is_a_meter() -> None:
     ("fields", "name", "value"),
     [
         ({"gap": "signed"}, "gap", Gap.SIGNED),
-        ({"count": "all"}, "count", Count.ALL),
         ({"protocol": "incremental"}, "protocol", Protocol.INCREMENTAL),
         ({"drawn": "0.05", "edges": ""}, "drawn", 0.05),
         ({"tenants": "2,1"}, "tenants", (2, 1)),
@@ -130,7 +129,6 @@ def test_the_first_draft_is_a_meter() -> None:
         ({"clusters": "1"}, "clusters", True),
         (DIFFERENCE | {"on_demand": "1"}, "on_demand", True),
         ({"on_demand": "1"}, "on_demand", False),
-        ({"sessions": "4"}, "sessions", 4),
     ],
 )
 def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: object) -> None:
@@ -244,7 +242,9 @@ def test_only_texts_and_no_code_come_out_of_a_draft() -> None:
 
 PAPER = {
     "bound",
+    "count",
     "published",
+    "sessions",
     "reverts",
     "memory",
 }

@@ -31,7 +31,7 @@ from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import meters
 from easeml_meter.service.actor import permit
-from easeml_meter.spec import GAP, METERS, Count, Gap, MeterSpec, classes_of
+from easeml_meter.spec import GAP, METERS, Gap, MeterSpec, classes_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -61,7 +61,6 @@ DEFAULTS = {
     "models": "",
     "ceiling": "",
     "drawn": "",
-    "count": str(Count.CONSISTENT),
     "tenants": "",
     "handover": "",
     "positive": "",
@@ -74,7 +73,6 @@ DEFAULTS = {
     "judge_error": "",
     "pool": "",
     "clusters": "",
-    "sessions": "",
 }
 """The fields and what they hold at first; those of the planner have the same names."""
 
@@ -116,7 +114,7 @@ class MeterDraft:
         if not any(name in given for name in DEFAULTS):
             return cls(dict(DEFAULTS))
         bare = dict.fromkeys(DEFAULTS, "") | {
-            name: DEFAULTS[name] for name in ("asks", "loss", "inputs", "protocol", "gap", "count")
+            name: DEFAULTS[name] for name in ("asks", "loss", "inputs", "protocol", "gap")
         }
         fields = bare | {name: given[name].strip()[:_LONGEST] for name in bare if given.get(name)}
         loss = _PLANNER_LOSSES.get(fields["loss"], fields["loss"])
@@ -150,7 +148,6 @@ class MeterDraft:
             "tenants": several(asked, "tenants", int, "the steps of each, such as 5,5"),
             "handover": bool(asked["handover"]),
             "clusters": bool(asked["clusters"]),
-            "sessions": optional(asked, "sessions", int, "a whole number") or 1,
         }
         if asked["asks"] not in ASKS:
             raise invalid("asks", asked["asks"], f"one of {', '.join(ASKS)}")
@@ -179,7 +176,6 @@ class MeterDraft:
             **BandFields.read(asked, "bands", _MORE).settings,
             protocol=asked["protocol"],
             gap=asked["gap"],
-            count=asked["count"],
             ceiling=optional(asked, "ceiling", float, "a loss"),
             drawn=optional(asked, "drawn", float, "how far apart drawn edges are"),
             window=optional(asked, "window", int, "a whole number of batches"),
