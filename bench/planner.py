@@ -31,7 +31,6 @@ def benchmarks() -> list[Benchmark]:
     many, signals, labels = 10**6, 50, 10**6
     headline, large = _spec(steps=10), _spec(steps=1000)
     published = _spec(steps=many, signals=signals, published=True)
-    longest = _spec(steps=many).replace(bound="hoeffding")
     needed = required_labels(large).labels
     return [
         Benchmark(
@@ -39,13 +38,6 @@ def benchmarks() -> list[Benchmark]:
             ours=lambda: required_labels(published).labels,
             reference=lambda: published_labels(published),
             at_most=0.05,
-            agree=_nearly,
-        ),
-        Benchmark(
-            name=f"labels, hoeffding, {many:,} steps (reference: all digits of the count)",
-            ours=lambda: _fresh(lambda: required_labels(longest).labels),
-            reference=lambda: hoeffding_labels(longest),
-            at_most=2,
             agree=_nearly,
         ),
         Benchmark(
@@ -132,12 +124,6 @@ def published_labels(spec: MeterSpec) -> int:
 def consistent_models(steps: int) -> int:
     """Count the models of wide bands, of which two are possible at every step."""
     return (1 << steps) - 1
-
-
-def hoeffding_labels(spec: MeterSpec) -> int:
-    """Count the consistent models with all their digits."""
-    excess = math.log(2) + math.log(consistent_models(spec.steps)) - math.log(spec.delta)
-    return math.ceil(excess / (2 * spec.tolerances[0] ** 2))
 
 
 def exact_labels(spec: MeterSpec) -> int:
