@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
+from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.report.sessions import session
 from tests.server.driving import add, begin, sealed, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
-from tests.service.helpers import Labels, rows, small_spec
+from tests.server.web.test_stories import release, told
+from tests.service.helpers import Labels, condition_spec, rows, small_spec
 
 from easeml_meter.core.people import Role
-from easeml_meter.server.web.history import NEWEST
-from easeml_meter.server.web.meters import MeterPage
+from easeml_meter.core.questions.planning import required_labels
+from easeml_meter.core.views import SessionView
+from easeml_meter.server.web.history import NEWEST, Session
+from easeml_meter.server.web.meters import MeterPage, spans
 from easeml_meter.service import meters as service
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
@@ -311,3 +317,157 @@ def test_a_condition_is_passed_or_failed_on_the_page(served: Served, tmp_path: P
     for tab in ("promise", "settings"):
         assert "n > 0.5 +/- 0.2" in words(visitor.get(f"/meters/{meter}/{tab}"))
     assert "✓ ✗" in words(visitor.get(f"/meters/{meter}/test-sets"))
+
+
+def later(view: SessionView, generation: int, hours: int) -> SessionView:
+    """Give the same session on another test set, some time later."""
+    signals = [
+        replace(each, told_at=each.told_at + timedelta(hours=hours)) for each in view.signals
+    ]
+    return replace(view, generation=generation, signals=tuple(signals))
+
+
+def test_test_sets_lie_one_after_the_other() -> None:
+    views = [session([1, 1, 1]), later(session([1]), 2, 28), later(session([]), 3, 0)]
+    found = spans([Session(view, Role.DEVELOPER, {}) for view in views])
+    assert (found[1].start, found[1].length) == (0, 50)
+    assert found[2].start + found[2].length == 100
+    assert found[2].length > 0, "a single answer can be seen"
+    assert found[1].days == "2 Mar 2026"
+    assert found[2].days == "3 Mar 2026"
+    assert found[3].days == ""
+
+
+@pytest.mark.parametrize("answers", [[], [1]])
+def test_a_moment_is_a_time_line(answers: list[int]) -> None:
+    (span,) = spans([Session(session(answers), Role.DEVELOPER, {})]).values()
+    assert 0 <= span.start <= span.start + span.length <= 100
+
+
+def test_the_time_line_says_what_an_answer_costs(served: Served, tmp_path: Path) -> None:
+    meter = told(served, small_spec(), tmp_path)
+    visitor = Visitor(served, "developer")
+    status = served.client("developer").get(f"/meters/{meter}/status").json()
+    labels = status["rows"]
+    said = words(visitor.get(f"/meters/{meter}/test-sets"))
+    assert f"{labels} 3 of 4 {labels / 4:,.0f} planned" in said
+    release(served, meter)
+    page = visitor.get(f"/meters/{meter}/test-sets")
+    assert f"{labels} 3 of 3 {labels / 3:,.0f} " in words(page)
+    assert 'class="span"' in page.text
+    runner = words(Visitor(served, "runner").get(f"/meters/{meter}/test-sets"))
+    assert "Labels per answer" not in runner
+
+
+class TestHandover:
+    @pytest.fixture
+    def meter(self, served: Served, tmp_path: Path) -> str:
+        spec = small_spec(steps=6, tenants=(3, 3))
+        meter = served.add_meter(spec)
+        begin(served, meter, tmp_path, size=required_labels(spec).labels + 10)
+        return meter
+
+    def test_is_shown_before_it_is_recorded(self, served: Served, meter: str) -> None:
+        visitor = Visitor(served, "developer")
+        assert "Hand over a checkpoint" in words(visitor.get(f"/meters/{meter}/settings"))
+        path = f"/meters/{meter}/handover"
+        for _ in range(2):
+            shown = visitor.send(path, giver="1", receiver="2")
+            assert "Teams 1 and 2 will share one history on test set 1" in words(shown)
+            left = re.findall(r'right number">([0-9]+)(?:, shared)?<', shown.text)
+            assert left == ["3", "4", "3", "4"], "each team: now, and shared afterwards"
+        answer = visitor.send(path, giver="1", receiver="2", confirm="yes")
+        assert answer.status_code == 303
+        assert "Team 2 has to agree" in words(visitor.get(f"/meters/{meter}"))
+        assert "Withdraw" in words(visitor.get(f"/meters/{meter}"))
+        other = Visitor(served, "developer2")
+        for page in (f"/meters/{meter}", f"/meters/{meter}/changed"):
+            said = words(other.get(page))
+            assert "Hand-over from team 1 to team 2 Team 2 has to agree" in said
+            assert "1 3 4, shared yes 2 (yours) 3 4, shared not yet" in said
+            assert "Agree to share one history Decline" in said
+        accepted = other.send(f"{path}/answer", giver="1", receiver="2", answer="accept")
+        assert accepted.status_code == 303
+        assert "share one history from now on" in words(other.get(f"/meters/{meter}"))
+        assert "teams 1 and 2 share one history" in words(visitor.get(f"/meters/{meter}"))
+        again = visitor.send(path, giver="1", receiver="2")
+        assert again.status_code == 422
+        assert "already" in words(again)
+
+    def test_whoever_agrees_last_is_told_that_it_counts_at_once(
+        self, served: Served, meter: str
+    ) -> None:
+        path = f"/meters/{meter}/handover"
+        Visitor(served, "developer").send(path, giver="1", receiver="2", confirm="yes")
+        last = Visitor(served, "developer2")
+        for giver, receiver in (("1", "2"), ("2", "1")):
+            shown = words(last.send(path, giver=giver, receiver=receiver))
+            assert "It counts as soon as you agree" in shown
+            assert "1 3 4, shared yes 2 (yours) 3 4, shared not yet" in shown
+            assert "Agree to share one history Cancel" in shown
+            assert "Request the hand-over" not in shown
+        last.send(path, giver="1", receiver="2", confirm="yes")
+        assert "share one history from now on" in words(last.get(f"/meters/{meter}"))
+
+    def test_names_all_teams_that_have_to_agree(self, served: Served, tmp_path: Path) -> None:
+        spec = small_spec(steps=6, tenants=(2, 2, 2))
+        meter = served.add_meter(spec, prefix="three-")
+        begin(served, meter, tmp_path, prefix="three-")
+        path = f"/meters/{meter}/handover"
+        for user in ("three-developer", "three-developer2"):
+            Visitor(served, user).send(path, giver="1", receiver="2", confirm="yes")
+        shown = words(Visitor(served, "three-developer3").send(path, giver="1", receiver="3"))
+        assert "It counts once teams 1 and 2 have agreed;" in shown
+
+    @pytest.mark.parametrize("answer", ["accept", "decline"])
+    def test_is_answered_by_an_admin(self, served: Served, meter: str, answer: str) -> None:
+        path, asked = f"/meters/{meter}/handover", {"giver": "1", "receiver": "2"}
+        Visitor(served, "developer").send(path, **asked, confirm="yes")
+        admin = Visitor(served, "admin")
+        assert "Agree to share one history" in words(admin.get(f"/admin/meters/{meter}"))
+        sent = admin.send(f"{path}/answer", **asked, answer=answer)
+        assert sent.headers["location"] == f"/admin/meters/{meter}"
+        links = served.client("labeler").get(f"/meters/{meter}/audit").json()["items"]
+        recorded = "handed over" in [link["event"] for link in links]
+        assert recorded is (answer == "accept")
+        assert "Hand-over from team 1" not in words(admin.get(f"/admin/meters/{meter}"))
+
+    def test_is_for_developers_of_either_tenant(self, served: Served, meter: str) -> None:
+        path = f"/meters/{meter}/handover"
+        codes = {
+            user: Visitor(served, user).send(path, giver="1", receiver="2").status_code
+            for user in ("developer", "developer2", "labeler", "runner", "admin", "stranger")
+        }
+        assert codes == {
+            "developer": 200,
+            "developer2": 200,
+            "labeler": 403,
+            "runner": 403,
+            "admin": 403,
+            "stranger": 404,
+        }
+
+    @pytest.mark.parametrize("receiver", ["", "x", "1", "3", "²", "99999999"])
+    def test_to_nobody(self, served: Served, meter: str, receiver: str) -> None:
+        visitor = Visitor(served, "developer")
+        answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver=receiver)
+        assert answer.status_code == 422
+
+    def test_is_refused_where_teams_share_every_answer(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        spec = condition_spec(steps=6, tenants=(3, 3))
+        meter = served.add_meter(spec, prefix="shared-")
+        begin(served, meter, tmp_path, prefix="shared-")
+        visitor = Visitor(served, "shared-developer")
+        for more in ({}, {"confirm": "yes"}):
+            answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2", **more)
+            assert answer.status_code == 422
+            assert "teams are counted as sharing answers" in words(answer)
+
+    def test_is_not_offered_where_there_is_nobody_else(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        meter = served.add_meter(prefix="one-")
+        begin(served, meter, tmp_path, prefix="one-")
+        assert "Hand over" not in Visitor(served, "one-developer").get(f"/meters/{meter}").text

@@ -22,7 +22,6 @@ from easeml_meter.server.web.badges import router as badges
 from easeml_meter.server.web.comparisons import router as comparisons
 from easeml_meter.server.web.documentation import router as documentation
 from easeml_meter.server.web.drafts import router as drafts
-from easeml_meter.server.web.handovers import router as handovers
 from easeml_meter.server.web.history import router as history
 from easeml_meter.server.web.invitations import router as invitations
 from easeml_meter.server.web.live import Live
@@ -31,12 +30,10 @@ from easeml_meter.server.web.meters import router as meters
 from easeml_meter.server.web.oidc import router as provider
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
-from easeml_meter.server.web.seats import router as seats
 from easeml_meter.server.web.stories import router as stories
 from easeml_meter.server.web.submissions import router as submitting
 from easeml_meter.server.web.testsets import router as labeling
 from easeml_meter.server.web.tokens import router as tokens
-from easeml_meter.server.web.users import router as users
 from easeml_meter.server.web.validation import router as validation
 
 ROUTERS = [
@@ -47,7 +44,6 @@ ROUTERS = [
     meters,
     history,
     following,
-    handovers,
     submitting,
     validation,
     badges,
@@ -57,8 +53,6 @@ ROUTERS = [
     planner,
     drafts,
     admin,
-    users,
-    seats,
     documentation,
 ]
 

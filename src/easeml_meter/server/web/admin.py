@@ -1,4 +1,4 @@
-"""Pages on which admins manage meters: settings, keys, audit trails."""
+"""Pages on which admins manage meters, seats and accounts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
+from easeml_meter.checks import MAX_NAME, one_of
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.people import SEATED
+from easeml_meter.core.people import SEATED, Role, User
+from easeml_meter.errors import invalid
 from easeml_meter.report.audit import audit_words
 from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Page
@@ -21,6 +23,7 @@ from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import meters, seats, users
 from easeml_meter.service.actor import permit
 from easeml_meter.service.handovers import list_handovers
+from easeml_meter.service.invitations import DAYS, invite
 
 router = APIRouter(include_in_schema=False)
 
@@ -146,7 +149,7 @@ def _meter_page(
     )
 
 
-def at_meter(visit: Visit, meter: str, form: str, act: Callable[[], Response]) -> Response:
+def _at_meter(visit: Visit, meter: str, form: str, act: Callable[[], Response]) -> Response:
     """Do what a form on the page of a meter asks for, or show that page again with the problem."""
     return fill(visit, form, act, partial(_meter_page, meter=meter))
 
@@ -161,4 +164,129 @@ def archive_meter(visit: VisitHere, meter: Id) -> Response:
         archived = meters.archive_meter(visit.at(meter), visit.site.space(meter))
         return visit.redirect("/admin", f"{archived.meter.name} is archived.")
 
-    return at_meter(visit, meter, "archive", archive)
+    return _at_meter(visit, meter, "archive", archive)
+
+
+_CHANGES: dict[str, tuple[str, Any, str]] = {
+    "disable": ("disabled", True, "can no longer sign in"),
+    "enable": ("disabled", False, "can sign in again"),
+    "make admin": ("admin", True, "is an admin now"),
+    "no admin": ("admin", False, "is no longer an admin"),
+}
+
+
+@router.get("/admin/users")
+def list_users(visit: VisitHere) -> Response:
+    """List all accounts."""
+    return _users(visit)
+
+
+def _users(
+    visit: Visit,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    made: User | None = None,
+    password: str = "",
+) -> Response:
+    return show_forms(
+        visit,
+        "admin_users.html",
+        problems,
+        status=status,
+        users=users.list_users(visit.at_site(), visit.site),
+        made=made,
+        password=password,
+    )
+
+
+@router.post("/admin/users")
+def add_user(visit: VisitHere) -> Response:
+    """Open an account; its first password is shown once."""
+
+    def add() -> Response:
+        password = users.random_password()
+        made = users.add_user(
+            visit.at_site(),
+            visit.site,
+            visit.field("name", longest=MAX_NAME),
+            email=visit.form.get("email", "").strip() or None,
+            password=password,
+            admin="admin" in visit.form,
+        )
+        return _users(visit, made=made, password=password)
+
+    return fill(visit, "add", add, _users)
+
+
+@router.get("/admin/users/{user}")
+def user(visit: VisitHere, user: Id) -> Response:
+    """Show an account."""
+    return _user(visit, user)
+
+
+def _user(
+    visit: Visit,
+    user: str,
+    *,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    password: str = "",
+    invitation: str = "",
+) -> Response:
+    actor = visit.at_site()
+    return show_forms(
+        visit,
+        "admin_user.html",
+        problems,
+        status=status,
+        seats=seats.seats_of_user(actor, visit.site, user),
+        user=users.show_user(actor, visit.site, user),
+        password=password,
+        invitation=f"{visit.server}/join#{invitation}" if invitation else "",
+        days=DAYS,
+    )
+
+
+@router.post("/admin/users/{user}")
+def change_user(visit: VisitHere, user: Id) -> Response:
+    """Change an account in one way; a new password, or an invitation, is shown once."""
+    actor, chosen = visit.at_site(), visit.form.get("change", "")
+
+    def change() -> Response:
+        if chosen == "password":
+            password = users.reset_password(actor, visit.site, user)
+            return _user(visit, user, password=password)
+        if chosen == "invite":
+            return _user(visit, user, invitation=invite(actor, visit.site, user))
+        if chosen not in _CHANGES:
+            raise invalid("change", chosen[:40], f"one of password, invite, {', '.join(_CHANGES)}")
+        field, value, told = _CHANGES[chosen]
+        changed = users.change_user(actor, visit.site, user, **{field: value})
+        return visit.redirect(f"/admin/users/{user}", f"{changed.name} {told}.")
+
+    return fill(visit, "change", change, partial(_user, user=user))
+
+
+@router.post("/admin/meters/{meter}/seats")
+def add_seat(visit: VisitHere, meter: Id) -> Response:
+    """Give a user a seat."""
+    return _change_seat(visit, meter, seats.add_seat, "is {role} of this meter now")
+
+
+@router.post("/admin/meters/{meter}/seats/remove")
+def remove_seat(visit: VisitHere, meter: Id) -> Response:
+    """Take a seat away."""
+    return _change_seat(visit, meter, seats.remove_seat, "is no longer {role}")
+
+
+def _change_seat(visit: Visit, meter: str, act: Callable[..., object], words: str) -> Response:
+    def change() -> Response:
+        tenant = visit.form.get("tenant", "").strip() or "0"
+        if not (tenant.isascii() and tenant.isdigit() and len(tenant) <= 6):
+            raise invalid("tenant", tenant[:40], "its number, from 1; nothing for labelers")
+        user, role = visit.field("user", longest=32), one_of("role", visit.field("role"), Role)
+        act(visit.at(meter), visit.site.space(meter), user, role, int(tenant))
+        name = users.show_user(visit.at_site(), visit.site, user).name
+        return visit.redirect(f"/admin/meters/{meter}", f"{name} {words.format(role=role)}.")
+
+    return _at_meter(visit, meter, "seat", change)

@@ -10,7 +10,8 @@ from fastapi import APIRouter, Response
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.submissions import Receipt
-from easeml_meter.core.views import together
+from easeml_meter.core.views import Consequence, together
+from easeml_meter.errors import invalid
 from easeml_meter.report.advice import NextStep, StepPlace, next_step
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.words import (
@@ -24,13 +25,13 @@ from easeml_meter.report.words import (
 )
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
-from easeml_meter.server.parameters import Tenant
+from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.web.history import NEWEST_FIRST, HistoryLook, LookHere, Session
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.server.web.timeline import TimelineSpan, spans
 from easeml_meter.service import meters
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.audit import newest_link
+from easeml_meter.service.handovers import answer_handover, hand_over
 from easeml_meter.service.history import list_sessions, show_session
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.testsets.inputs import inputs_visible
@@ -303,3 +304,82 @@ def report(
 ) -> Response:
     """Return a session as one page, to keep or to print."""
     return report_of(show_session(visit.at(meter, tenant), visit.site.space(meter), generation))
+
+
+_SLIVER = 2.0
+"""Percent of a time line that can be seen."""
+
+
+@dataclass(frozen=True)
+class TimelineSpan:
+    """A test set on the time line of its meter: from its first answer to its last one."""
+
+    session: Session
+    start: float = 0.0
+    length: float = 0.0
+    """Where it begins and how long it is, in percent of the time line."""
+
+    @property
+    def days(self) -> str:
+        """The days of its first answer and its last one; empty: it gave none."""
+        signals = self.session.view.signals
+        if not signals:
+            return ""
+        first, last = (f"{at.day} {at:%b %Y}" for at in (signals[0].told_at, signals[-1].told_at))
+        return first if first == last else f"{first} to {last}"
+
+
+def spans(sessions: list[Session]) -> dict[int, TimelineSpan]:
+    """Lay test sets out on one time line, by their numbers."""
+    told = [signal.told_at for each in sessions for signal in each.view.signals]
+    if not told:
+        return {each.view.generation: TimelineSpan(each) for each in sessions}
+    whole = max((max(told) - min(told)).total_seconds(), 1.0)
+    found = {}
+    for each in sessions:
+        times = [signal.told_at for signal in each.view.signals] or [min(told)]
+        start = 100 * (times[0] - min(told)).total_seconds() / whole
+        length = 100 * (times[-1] - times[0]).total_seconds() / whole
+        # A single answer is a moment: it is drawn wide enough to be seen.
+        wide = max(length, _SLIVER)
+        found[each.view.generation] = TimelineSpan(
+            each, round(min(start, 100 - wide), 2), round(wide, 2)
+        )
+    return found
+
+
+@router.post("/meters/{meter}/handover")
+def handover(visit: VisitHere, meter: Id) -> Response:
+    """Show what a hand-over would do to the budget; once confirmed, request it."""
+    giver, receiver = _tenant(visit, "giver"), _tenant(visit, "receiver")
+    actor, space = visit.at(meter), visit.site.space(meter)
+    confirmed = "confirm" in visit.form
+    found = hand_over(actor, space, giver, receiver, confirm=confirmed)
+    own = giver if actor.acts_for(giver) else receiver
+    if not confirmed:
+        return MeterPage.open(visit, meter, own).render("handover.html", found=found)
+    return visit.redirect(f"/meters/{meter}?tenant={own}", _standing(found))
+
+
+@router.post("/meters/{meter}/handover/answer")
+def answer(visit: VisitHere, meter: Id) -> Response:
+    """Agree to a hand-over, or decline it; the admin comes from another page."""
+    giver, receiver = _tenant(visit, "giver"), _tenant(visit, "receiver")
+    actor, space = visit.at(meter), visit.site.space(meter)
+    accept = visit.field("answer", longest=7) == "accept"
+    found = answer_handover(actor, space, giver, receiver, accept=accept)
+    said = _standing(found) if accept else "The hand-over is declined."
+    back = f"/meters/{meter}" if actor.may(Permission.SEE_SIGNALS) else f"/admin/meters/{meter}"
+    return visit.redirect(back, said)
+
+
+def _standing(found: Consequence) -> str:
+    """Say where it stands, to people who have buttons for the rest."""
+    return found.standing if found.recorded else f"The hand-over is requested. {found.missing}."
+
+
+def _tenant(visit: Visit, name: str) -> int:
+    text = visit.field(name, longest=7)
+    if not (text.isascii() and text.isdigit()):
+        raise invalid(name, text, "the number of a team")
+    return int(text)
