@@ -67,7 +67,6 @@ ELSEWHERE = {
     "server/api/test_routing.py": ("server/api/common", "server/parameters"),
     "server/test_serve.py": ("server/health",),
     "server/test_metrics.py": ("service/metrics",),
-    "server/web/test_admin.py": ("server/web/forms",),
     "server/api/test_audit.py": ("service/audit",),
     "server/api/test_meters.py": ("service/meters",),
     "server/api/test_seats.py": ("service/seats", "storage/books/seats"),

@@ -19,37 +19,29 @@ from easeml_meter.errors import MeterError
 from easeml_meter.server.errors import Problem, error_response
 from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
-from easeml_meter.server.web.comparisons import router as comparisons
 from easeml_meter.server.web.documentation import router as documentation
 from easeml_meter.server.web.drafts import router as drafts
 from easeml_meter.server.web.history import router as history
-from easeml_meter.server.web.invitations import router as invitations
 from easeml_meter.server.web.live import Live
 from easeml_meter.server.web.live import router as following
 from easeml_meter.server.web.meters import router as meters
-from easeml_meter.server.web.oidc import router as provider
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
 from easeml_meter.server.web.stories import router as stories
 from easeml_meter.server.web.submissions import router as submitting
 from easeml_meter.server.web.testsets import router as labeling
 from easeml_meter.server.web.tokens import router as tokens
-from easeml_meter.server.web.validation import router as validation
 
 ROUTERS = [
     static,
     tokens,
-    provider,
-    invitations,
     meters,
     history,
     following,
     submitting,
-    validation,
     badges,
     labeling,
     stories,
-    comparisons,
     planner,
     drafts,
     admin,

@@ -18,8 +18,7 @@ from easeml_meter.report.audit import audit_words
 from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Page
 from easeml_meter.server.parameters import Id
-from easeml_meter.server.web.forms import fill, show_forms
-from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
 from easeml_meter.service import meters, seats, users
 from easeml_meter.service.actor import permit
 from easeml_meter.service.handovers import list_handovers

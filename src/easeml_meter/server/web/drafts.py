@@ -27,8 +27,7 @@ from easeml_meter.server.web.fields import (
     read_steps,
     several,
 )
-from easeml_meter.server.web.forms import fill, show_forms
-from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
 from easeml_meter.service import meters
 from easeml_meter.service.actor import permit
 from easeml_meter.spec import GAP, METERS, Gap, MeterSpec, classes_of

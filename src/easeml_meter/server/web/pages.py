@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,12 +23,20 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
+from easeml_meter.errors import (
+    Denied,
+    FilesUnusable,
+    MeterError,
+    NotFound,
+    StorageError,
+    Unauthenticated,
+    invalid,
+)
 from easeml_meter.report.percent import in_percent
 from easeml_meter.report.style import DRAWINGS
 from easeml_meter.report.words import ago, shown, when
 from easeml_meter.server.auth import SettingsHere, SiteHere, actor_at, noted
-from easeml_meter.server.errors import Problem
+from easeml_meter.server.errors import Problem, problem
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor
 from easeml_meter.service.place import Site
@@ -454,3 +463,38 @@ def own_address(address: str) -> str:
     plain = address.isprintable() and "\\" not in address
     own = address.startswith("/") and not address.startswith(("//", "/sign-in"))
     return address if plain and own else "/meters"
+
+
+_PAGES = (Unauthenticated, Denied, NotFound, StorageError, FilesUnusable)
+"""Errors with a page of their own; all others are shown beside the form."""
+
+
+def fill(
+    visit: Visit, form: str, act: Callable[[], Response], page: Callable[..., Response]
+) -> Response:
+    """Do what a form asks for, or show its page again with what was wrong, beside that form."""
+    try:
+        return act()
+    except _PAGES:
+        raise
+    except MeterError as error:
+        status, told = problem(error)
+        return page(visit, status=status, problems={form: told.message})
+
+
+def show_forms(
+    visit: Visit, template: str, problems: dict[str, str] | None, **values: Any
+) -> Response:
+    """Answer with a page of forms: those with a problem keep what was typed.
+
+    What is shown once, such as a password, stays out of every cache.
+    """
+    typed = visit.form if problems else {}
+    answer = visit.render(
+        template,
+        problems=defaultdict(str, problems or {}),
+        form=defaultdict(str, typed),
+        **values,
+    )
+    answer.headers["Cache-Control"] = "no-store"
+    return answer

@@ -13,12 +13,16 @@ from easeml_meter.core.views import Signal
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.submissions import MatchingHere, Model, NoteLink, NoteText
-from easeml_meter.server.parameters import FileName, Tenant
+from easeml_meter.server.api.validation import Suffix
+from easeml_meter.server.api.validation import validation_file as file_of_validation
+from easeml_meter.server.parameters import FileName, Number, Tenant, one_line
 from easeml_meter.server.web.history import ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.submissions import checking, queue
+from easeml_meter.service.validation import give_validation
+from easeml_meter.tables.source import Held
 
 router = APIRouter(include_in_schema=False)
 
@@ -118,3 +122,51 @@ def cancel(visit: VisitHere, meter: str, submission: str, tenant: Tenant = None)
     queue.cancel(actor, visit.site.space(meter), submission)
     message = "The submission was taken back. It cost nothing."
     return visit.redirect(f"/meters/{meter}?tenant={actor.tenant}", message)
+
+
+Column = Annotated[str, one_line()]
+
+
+@router.post("/meters/{meter}/validation")
+async def set_validation(  # noqa: PLR0917
+    visit: VisitHere,
+    meter: str,
+    suffix: Suffix,
+    label: Column = "",
+    id_column: Column = "",
+    cluster: Column = "",
+    file_name: FileName = "",
+) -> Response:
+    """Hand in the first validation set, or replace it."""
+    # Refused before the body is read: a stranger's may be long.
+    actor = visit.at(meter).granted(Permission.SET_VALIDATION)
+    body = await body_of(visit.request, visit.settings)
+
+    def enter() -> Response:
+        space = visit.site.space(meter)
+        source = Held(f"validation.{suffix}", body, file_name, limits=space.limits)
+        given = give_validation(
+            actor,
+            space,
+            source,
+            label=label or None,
+            id_column=id_column,
+            cluster=cluster or None,
+        )
+        return MeterPage.open(visit, meter).render("validated.html", entered=given)
+
+    return await run_in_threadpool(enter)
+
+
+@router.get("/meters/{meter}/validation")
+def show_validation(visit: VisitHere, meter: str, tenant: Tenant = None) -> Response:
+    """Show the validation set in use, and the form to replace it."""
+    page = MeterPage.open(visit, meter, tenant)
+    page.actor.granted(Permission.SEE_VALIDATION)
+    return page.render("validation.html")
+
+
+@router.get("/meters/{meter}/validation/{number}")
+def validation_file(visit: VisitHere, meter: str, number: Number) -> Response:
+    """Download a validation set."""
+    return file_of_validation(visit.at(meter), visit.site.space(meter), number)
