@@ -16,7 +16,7 @@ TESTS: dict[int, tuple[str, ...]] = {
     2: ("properties/test_role_matrix.py::test_a_foreign_meter_does_not_exist",),
     3: ("properties/test_role_matrix.py::test_roles_at_ones_own_meter",),
     11: ("properties/test_role_matrix.py::test_a_scoped_token_does_no_more_than_it_says",),
-    13: ("server/api/test_tokens.py::TestScopes::test_limit_admins",),
+    13: ("server/api/test_users.py::TestScopes::test_limit_admins",),
     15: ("server/api/test_users.py::TestPasswords::test_unknown_names_take_as_long",),
     17: ("server/test_serve.py::test_forwarded_headers_count_only_from_a_trusted_proxy",),
     25: ("server/test_middleware.py::test_host_is_checked_if_asked_for",),
@@ -34,7 +34,7 @@ TESTS: dict[int, tuple[str, ...]] = {
     ),
     42: ("properties/test_races_at_a_server.py::test_postgresql_with_everything_killed",),
     43: ("properties/test_durability.py::test_four_processes_at_once",),
-    45: ("server/api/test_tokens.py::TestTokens::test_revoked_by_another_server_acts_at_once",),
+    45: ("server/api/test_users.py::TestTokens::test_revoked_by_another_server_acts_at_once",),
     54: (
         "tables/test_opening.py::test_flipped_bytes_are_refused_or_read",
         "scoring/test_predictions.py::test_every_cut_and_every_flipped_byte_is_refused_or_read",

@@ -6,7 +6,7 @@ import threading
 
 from fastapi import FastAPI
 
-from easeml_meter.server import errors, health, web
+from easeml_meter.server import errors, metrics, web
 from easeml_meter.server.api import ROUTERS, document
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.limits import Apart, RateLimits
@@ -50,7 +50,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.stopping = threading.Event()
     app.state.worker = None
     errors.install(app)
-    app.include_router(health.router)
+    app.include_router(metrics.router)
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)
     web.install(app)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
+import re
+import secrets
+from collections.abc import Sequence
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any
 
@@ -10,8 +15,9 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from easeml_meter.errors import (
     FilesUnusable,
@@ -22,7 +28,6 @@ from easeml_meter.errors import (
     TooLarge,
     TooMany,
 )
-from easeml_meter.server.request_ids import REQUEST
 from easeml_meter.tables.wording import excerpt
 
 _LOG = logging.getLogger(__name__)
@@ -124,3 +129,51 @@ def install(app: FastAPI) -> None:
             documented = app.openapi()["paths"].get(route_of(request.scope), {})
             answer.headers["Allow"] = ", ".join(method.upper() for method in documented) or "GET"
         return answer
+
+
+HEADER = "X-Request-Id"
+REQUEST: ContextVar[str] = ContextVar("request", default="")
+"""The id of the request that is being answered; empty: none is."""
+_PEER = "meter.peer"
+_PROPER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,127}")
+
+
+class Peers:
+    """Middleware that notes where a connection came from, whatever the request's headers say.
+
+    It runs before uvicorn replaces the address of a proxy with the one that the proxy forwards.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Note the address, and pass the request on."""
+        scope[_PEER] = scope.get("client")
+        await self._app(scope, receive, send)
+
+
+class Trusted:
+    """The proxies whose headers are believed."""
+
+    def __init__(self, proxies: Sequence[str]) -> None:
+        self._networks = [ipaddress.ip_network(each) for each in proxies]
+
+    def sent(self, scope: Scope) -> bool:
+        """Whether the connection of a request came from one of them."""
+        peer = scope.get(_PEER) or scope.get("client")
+        if not self._networks or not peer:
+            return False
+        try:
+            address = ipaddress.ip_address(peer[0].partition("%")[0])
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
+
+    def request_id(self, scope: Scope) -> str:
+        """Return the id that a trusted proxy gave a request, or else a new one."""
+        if self.sent(scope):
+            given = Headers(scope=scope).get(HEADER, "")
+            if _PROPER.fullmatch(given):
+                return given
+        return secrets.token_hex(8)

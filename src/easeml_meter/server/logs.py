@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from easeml_meter.core.model import stamp
-from easeml_meter.server.request_ids import REQUEST
+from easeml_meter.server.errors import REQUEST
 
 OWN = "easeml_meter"
 

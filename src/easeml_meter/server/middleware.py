@@ -11,10 +11,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from easeml_meter.checks import is_address
-from easeml_meter.server.errors import Problem, error_response, route_of
+from easeml_meter.server.errors import HEADER, REQUEST, Problem, Trusted, error_response, route_of
 from easeml_meter.server.limits import USER, Body, HeldBytes
 from easeml_meter.server.metrics import Metrics
-from easeml_meter.server.request_ids import HEADER, REQUEST, Trusted
 from easeml_meter.server.settings import Settings
 
 _LOG = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
 from easeml_meter.server.connections import StrictProtocol
-from easeml_meter.server.request_ids import Peers
+from easeml_meter.server.errors import Peers
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import forget_guesses

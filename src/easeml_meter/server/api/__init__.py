@@ -5,17 +5,17 @@ A module has a `router`; those in ROUTERS are served under /api/v1.
 
 from __future__ import annotations
 
-from easeml_meter.server.api.audit import router as audit
-from easeml_meter.server.api.handovers import router as handovers
+from easeml_meter.server.api.history import auditing as audit
+from easeml_meter.server.api.history import handing_over as handovers
 from easeml_meter.server.api.history import router as signals
 from easeml_meter.server.api.meters import planning
 from easeml_meter.server.api.meters import router as meters
-from easeml_meter.server.api.seats import router as seats
 from easeml_meter.server.api.submissions import router as submissions
 from easeml_meter.server.api.testsets import requesting
 from easeml_meter.server.api.testsets import router as testsets
-from easeml_meter.server.api.tokens import router as tokens
 from easeml_meter.server.api.uploads import router as uploads
+from easeml_meter.server.api.users import router as seats
+from easeml_meter.server.api.users import router as tokens
 from easeml_meter.server.api.users import router as users
 from easeml_meter.server.api.validation import router as validation
 

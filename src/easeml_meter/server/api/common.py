@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Query, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.responses import StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
 from easeml_meter.checks import MAX_NAME, NAME
-from easeml_meter.errors import NotFound
+from easeml_meter.errors import NotFound, invalid
 from easeml_meter.server.auth import SettingsHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.service.place import Workspace
@@ -104,3 +106,28 @@ def _pieces(space: Workspace, name: str) -> Iterator[bytes]:
     with space.files.local(name) as path, path.open("rb") as file:
         while piece := file.read(_PIECE):
             yield piece
+
+
+class ApiRoute(APIRoute):
+    """Refuses a mistyped parameter, which would otherwise be ignored."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Look at the names before anything else is done."""
+        handle, known = super().get_route_handler(), _parameters(self.dependant)
+        read_whole = (self.openapi_extra or {}).get("parameters", ())
+        known |= {each["name"] for each in read_whole}
+
+        async def checked(request: Request) -> Response:
+            if request.scope["query_string"]:
+                for name in request.query_params:
+                    if name not in known:
+                        allowed = " or ".join(sorted(known)) or "none"
+                        raise invalid("query", name[:80], f"{allowed} is known here")
+            return await handle(request)
+
+        return checked
+
+
+def _parameters(part: Dependant) -> set[str]:
+    own = {parameter.alias for parameter in part.query_params}
+    return own.union(*map(_parameters, part.dependencies))

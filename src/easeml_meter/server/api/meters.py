@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import invalid
-from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
-from easeml_meter.server.api.routing import ApiRoute
+from easeml_meter.server.api.common import ApiRoute, Given, Line, Listed, PageHere, paged
 from easeml_meter.server.auth import ActorHere, CallerHere, SiteActorHere, SiteHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.limits import PlanCounted

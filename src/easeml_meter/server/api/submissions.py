@@ -20,9 +20,8 @@ from pydantic import BaseModel, Field
 from easeml_meter.core.submissions import LONGEST_LINK, LONGEST_NOTE, Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
-from easeml_meter.server.api.common import Given, Listed, PageHere, paged
+from easeml_meter.server.api.common import ApiRoute, Given, Listed, PageHere, paged
 from easeml_meter.server.api.forms import submission_body, submission_of
-from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import (
     CallerHere,
     TenantActorHere,

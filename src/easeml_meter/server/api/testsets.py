@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from easeml_meter.core.model import LabelRequest, ReleaseRequest
 from easeml_meter.server.api.common import (
+    ApiRoute,
     Given,
     Listed,
     PageHere,
@@ -21,7 +22,6 @@ from easeml_meter.server.api.common import (
     pair_of,
 )
 from easeml_meter.server.api.forms import file_body, file_of
-from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.uploads import InboxHere
 from easeml_meter.server.auth import ActorHere, TenantActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers

@@ -9,8 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
 from easeml_meter.core.model import Upload
-from easeml_meter.server.api.common import Given, Line, raw
-from easeml_meter.server.api.routing import ApiRoute
+from easeml_meter.server.api.common import ApiRoute, Given, Line, raw
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.limits import streamed

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from easeml_meter.errors import invalid
 from easeml_meter.server.api.common import (
+    ApiRoute,
     Listed,
     PageHere,
     file_response,
@@ -18,7 +19,6 @@ from easeml_meter.server.api.common import (
     paged,
 )
 from easeml_meter.server.api.forms import file_body, file_of
-from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.parameters import Number, one_line

@@ -15,8 +15,8 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.people import SEATED, Role, User
 from easeml_meter.errors import invalid
 from easeml_meter.report.audit import audit_words
-from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Page
+from easeml_meter.server.api.history import audit
 from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
 from easeml_meter.service import meters, seats, users
