@@ -45,8 +45,8 @@ PROGRAMS = {"postgresql", "team_database", "s3", "s3_address", "s3_url"}
 # Where the SQL of the two databases differs: elsewhere, only `make verify` runs tests on both.
 BOTH_DATABASES = (
     *("properties/test_races", "properties/test_several_servers.py", "server/test_limits.py"),
-    *("server/test_metrics.py", "service/submissions/test_pacing.py", "service/test_guesses.py"),
-    *("service/test_jobs.py", "service/test_place.py", "service/testsets/test_elsewhere.py"),
+    *("server/test_metrics.py", "service/submissions/test_deciding.py", "service/test_guesses.py"),
+    *("service/test_jobs.py", "service/test_place.py", "service/testsets/test_reuse.py"),
     *("service/test_backup.py::test_a_whole_site", "storage/"),
 )
 

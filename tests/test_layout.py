@@ -29,8 +29,6 @@ ELSEWHERE = {
     ),
     # The statistics of the planner, and its charts, are compared as one.
     "cli/test_plan.py": ("charts", "core/questions/comparison"),
-    "cli/test_lab.py": ("cli/progress",),
-    "server/test_worker.py": ("cli/worker",),
     # Values that every test of these handles.
     "core/test_history.py": ("core/lifecycle", "core/model"),
     "cli/test_demo.py": ("__main__",),
@@ -76,7 +74,6 @@ ELSEWHERE = {
     "service/test_handovers.py": ("storage/books/handovers",),
     "service/notifications/test_delivery.py": ("storage/books/deliveries",),
     "service/submissions/test_queue.py": ("storage/books/submissions",),
-    "service/submissions/test_answering.py": ("service/submissions/deciding",),
     "service/test_backup.py": ("service/restore", "storage/books/copies"),
     "service/test_guesses.py": ("storage/books/guesses",),
     "service/testsets/test_releasing.py": ("storage/books/releases",),

@@ -35,7 +35,7 @@ from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
-from easeml_meter.service.submissions import answering, checking, promoting
+from easeml_meter.service.submissions import answering, checking, deciding
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets import (
@@ -765,7 +765,7 @@ class Meter(MeterVerbs):
         return History(history.list_sessions(self._acting(tenant), self.workspace))
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
-        return promoting.promote(self._acting(tenant), self.workspace, model).step
+        return deciding.promote(self._acting(tenant), self.workspace, model).step
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         return handovers.hand_over(self._actor, self.workspace, giver, receiver, confirm=confirm)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 from tests.service.helpers import Session, condition_spec, make_session
-from tests.service.submissions.test_promoting import submit
+from tests.service.submissions.test_deciding import submit
 
 from easeml_meter.core.gate import Gate
 from easeml_meter.core.views import signal_from_json, view_from_json

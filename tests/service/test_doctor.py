@@ -13,8 +13,7 @@ from easeml_meter.core.doctor import Finding, Verdict
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.doctor import Installation, examine, readiness
-from easeml_meter.service.place import RECIPIENT, Site
-from easeml_meter.service.room import Room
+from easeml_meter.service.place import RECIPIENT, Room, Site
 from easeml_meter.vault.keys import Identity
 
 CHECKS = ["key", "sandbox", "database", "disk", "files", "proxy"]

@@ -47,7 +47,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 INSIDE = {
     "journal.catch_up",
-    "submissions.keeping.read_kept",
+    "submissions.measuring.read_kept",
     "submissions.answering.settle",
     "submissions.measuring.open_sealed",
     "submissions.waiting.check_free",
@@ -59,7 +59,7 @@ INSIDE = {
     "testsets.delivery.check_reuse",
     "testsets.delivery.open_delivered",
     "testsets.delivery.take_in",
-    "testsets.elsewhere.refuse_active",
+    "testsets.reuse.refuse_active",
     "testsets.release.choose",
     "testsets.release.hand_out",
     "testsets.release.truths_of",
@@ -70,7 +70,7 @@ INSIDE = {
     "testsets.reuse.same_rows",
     "testsets.reuse.sealed_rows",
     "testsets.reuse.with_validation",
-    "testsets.tries.check_enough",
+    "testsets.checking.check_enough",
     "testsets.windows.free_oldest",
     "testsets.windows.fresh_batch",
     "testsets.windows.joined",

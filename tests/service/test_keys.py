@@ -24,8 +24,7 @@ from easeml_meter.service.keys import Rotated, rotate_key
 from easeml_meter.service.place import Home
 from easeml_meter.service.restore import check_backup
 from easeml_meter.service.submissions import answering
-from easeml_meter.service.submissions.keeping import read_kept
-from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.submissions.measuring import open_sealed, read_kept
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.vault.keys import Identity, fingerprint_key, signing_key, unwrap, wrap
 

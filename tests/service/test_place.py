@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.server.driving import add, begin, give_validation, packed, sealed, submit
+from tests.server.helpers import serve
 from tests.service.helpers import Session, deliver, rows, small_spec
 
+from easeml_meter.errors import TooLarge
 from easeml_meter.meter import Meter
+from easeml_meter.service import place, uploads
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
-from easeml_meter.service.place import Site
+from easeml_meter.service.place import Room, Site
 from easeml_meter.storage import schema
+from easeml_meter.storage.files import FolderFiles, RemoteFiles
 
 
 class Remote:
@@ -70,3 +76,117 @@ def test_entries_that_the_books_lost_come_back_from_the_journal(remote: Remote) 
     assert any("an older copy" in problem for problem in remote.session.meter.audit().problems)
     assert remote.session.submit(9, 0, model="c").step == 3
     site.close()
+
+
+class Seconds:
+    """A clock that stands still until it is moved."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_meter_takes_so_much_and_gets_back_what_was_removed(tmp_path: Path) -> None:
+    files, clock = FolderFiles(tmp_path), Seconds()
+    limited = Room(per_meter=100, clock=clock)
+    for name in ("validation/1", "predictions/1", "submissions/1"):
+        limited.check("m", files, 30)
+        files.put(name, bytes(30))
+    files.put("testsets/1", bytes(1000))  # a labeler's, whose uploads are limited
+    with pytest.raises(TooLarge, match="11 bytes given, the meter has used up its 100"):
+        limited.check("m", files, 11)
+    limited.check("other", FolderFiles(tmp_path / "other"), 100)
+    files.remove("submissions/1")
+    clock.now += 10
+    limited.check("m", files, 40)
+    with pytest.raises(TooLarge):
+        limited.check("m", files, 1)
+
+
+def test_what_another_server_has_taken_is_counted(tmp_path: Path) -> None:
+    """Each process knew its own files only: two of them took twice as much."""
+    files, clock = FolderFiles(tmp_path), Seconds()
+    servers = [Room(per_meter=1000, clock=clock) for _ in range(2)]
+    taken = 0
+    for number in range(200):
+        clock.now += 10
+        with suppress(TooLarge):
+            servers[number % 2].check("m", files, 20)
+            files.put(f"predictions/{number}", bytes(20))
+            taken += 20
+    assert taken == 1000
+
+
+def test_sizes_of_objects_are_known_too() -> None:
+    files = RemoteFiles("memory://room")
+    assert files.size("validation") == 0
+    files.put("validation/1", bytes(30))
+    assert files.size("validation") == 30
+    assert files.free() is None
+
+
+def test_a_full_disk_refuses_everything_before_it_is_written(tmp_path: Path) -> None:
+    with serve(tmp_path / "site", free_disk_bytes=1 << 60) as served:
+        meter = served.add_meter(small_spec())
+        refused = give_validation(served.client("developer"), meter)
+        assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
+        assert "the disk is nearly full" in refused.json()["message"]
+        announced = {"name": "set", "size": 10}
+        refused = served.client("labeler").post(f"/meters/{meter}/uploads", json=announced)
+        assert refused.status_code == 413
+        assert served.site.space(meter).files.names("validation") == []
+
+
+def test_a_full_meter_refuses_new_submissions_and_repeats_old_answers(tmp_path: Path) -> None:
+    """Every validation set and every submission was kept, as many as there were."""
+    with serve(tmp_path / "site", disk_bytes_per_meter=1 << 15) as served:
+        meter = served.add_meter(small_spec(models=True))
+        labels = begin(served, meter, tmp_path)
+        developer = served.client("developer")
+        told = submit(developer, meter, labels).json()["signal"]
+        params, model = {"model": "m"}, packed(command=b"predict", **{"files/x": bytes(1 << 15)})
+        refused = developer.post(f"/meters/{meter}/submissions", params=params, content=model)
+        assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
+        assert submit(developer, meter, labels, salt="x" * (1 << 15)).status_code == 413
+        again = submit(developer, meter, labels).json()["signal"]
+        assert again["repeated"]
+        assert again["steps_left"] == told["steps_left"]
+        for seed in range(20):
+            if give_validation(developer, meter, seed=seed).status_code == 413:
+                break
+        else:
+            pytest.fail("validation sets were taken without end")
+        assert sum(map(served.site.space(meter).files.size, place.KEPT)) <= 1 << 15
+
+
+def test_unfinished_uploads_of_a_user_are_limited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that an upload can have could be announced."""
+    monkeypatch.setattr("easeml_meter.service.uploads.MOST_UPLOADS", 3)
+    with serve(tmp_path / "site", disk_bytes_per_user=100_000) as served:
+        meter = served.add_meter(small_spec())
+        labeler = served.client("labeler")
+
+        def announce(size: int) -> int:
+            body = {"name": "set", "size": size}
+            return labeler.post(f"/meters/{meter}/uploads", json=body).status_code
+
+        assert announce(uploads.LARGEST) == 413
+        assert [announce(50_000), announce(50_001)] == [201, 413]
+        assert [announce(10), announce(10), announce(10)] == [201, 201, 429]
+
+
+def test_an_upload_that_was_taken_in_or_cancelled_counts_no_longer(tmp_path: Path) -> None:
+    with serve(tmp_path / "site", disk_bytes_per_user=100_000) as served:
+        meter = served.add_meter(small_spec())
+        labeler, path = served.client("labeler"), f"/meters/{meter}/uploads"
+        for _ in range(3):
+            begun = labeler.post(path, json={"name": "set", "size": 90_000}).json()["id"]
+            assert labeler.delete(f"{path}/{begun}").status_code == 204
+        give_validation(served.client("developer"), meter)
+        needed = labeler.get(f"/meters/{meter}/requests").json()["items"][0]["labels_needed"]
+        content = sealed(served, meter, rows(np.arange(needed) % 2, seed=1), tmp_path)
+        assert add(labeler, meter, content).status_code == 201
+        assert labeler.post(path, json={"name": "set", "size": 90_000}).status_code == 201

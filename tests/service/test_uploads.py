@@ -17,7 +17,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, TooLarge
 from easeml_meter.service import uploads
 from easeml_meter.service.actor import SYSTEM, Actor
-from easeml_meter.service.room import Room
+from easeml_meter.service.place import Room
 from easeml_meter.service.uploads import KEPT, Inbox
 from easeml_meter.storage.files import FolderFiles
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.presets import check_alone, preset_option
 from easeml_meter.cli.questions import (
     delta_of,
     meter_asked,
@@ -18,6 +17,7 @@ from easeml_meter.cli.questions import (
     question_options,
 )
 from easeml_meter.errors import invalid
+from easeml_meter.report.presets import PRESETS
 from easeml_meter.spec import Bound, Count, MeterSpec, Protocol
 
 if TYPE_CHECKING:
@@ -31,6 +31,31 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise invalid(option, text, "whole numbers with commas between them") from None
+
+
+def _preset_option(command: Any) -> Any:
+    """Add --preset, whose settings are the defaults of all other options."""
+
+    def lay_under(context: click.Context, _: click.Parameter, name: str | None) -> None:
+        if name is not None:
+            context.default_map = {**(context.default_map or {}), **PRESETS[name]}
+            context.meta["preset"] = name
+
+    return click.option(
+        "--preset",
+        type=click.Choice(list(PRESETS)),
+        is_eager=True,  # before the options whose defaults it sets
+        expose_value=False,
+        callback=lay_under,
+        help="Start from a story; options that you give count more.",
+    )(command)
+
+
+def _check_alone(path: object) -> None:
+    """Refuse a preset beside a meter.toml, which is a story of its own."""
+    name = click.get_current_context().meta.get("preset")
+    if name is not None and path is not None:
+        raise invalid("preset", name, "without --spec: the file has all of it")
 
 
 @click.command()
@@ -73,7 +98,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @question_options
 @click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")
 @click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
-@preset_option
+@_preset_option
 @click.option("--toml", "as_toml", is_flag=True, help="Print the meter.toml of the plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
@@ -94,7 +119,7 @@ def plan(
     """
     if as_toml and as_json:
         raise invalid("--toml", "with --json", "one of them")
-    check_alone(path)
+    _check_alone(path)
     asked = planned_question(options, labels, for_meter=as_toml) if path is None else None
     if asked is not None:
         found, answer = asked

@@ -13,13 +13,14 @@ import click
 from easeml_meter.cli.common import PATH, Command, write_privately
 from easeml_meter.errors import InvalidInput, not_installed
 
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
 try:
     from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
 except ModuleNotFoundError as error:
     raise not_installed("the server needs", error, "server") from error
 
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 _TYPES: dict[Any, Any] = {
     int: int,
@@ -104,3 +105,34 @@ def serve(
         people = ", ".join(f"{name} ({role})" for name, role in PEOPLE.items())
         click.echo(f"sign in as {people}; the password of each: {password}")
     run(settings, click.echo, new_admin_token=new_admin_token)
+
+
+@click.command()
+@click.option(
+    "--heartbeat",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Seconds between signs of life; after three missed ones, another worker takes over.",
+)
+@settings_options(
+    *("database", "executor", "files", "folder", "key"),
+    *("log_level", "model_minutes", "shutdown_seconds"),
+)
+def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
+    """Run the submissions that wait on a server, on this machine.
+
+    Any number of workers on any number of machines share the work; each team's submissions are
+    answered in order. A worker needs what the server has: its PostgreSQL, its files (a shared
+    folder or a URL) and a copy of its key file. The settings are those of meter serve, and come
+    from the same places.
+
+    SIGTERM and Ctrl-C let the current submission finish, or put it back.
+    """
+    settings = given_settings(settings_file, flags)
+    write_privately()
+    try:
+        from easeml_meter.server.worker import run
+    except ImportError as error:
+        raise not_installed("a worker needs", error, "server") from error
+    run(settings, click.echo, heartbeat=heartbeat)

@@ -21,11 +21,11 @@ from easeml_meter.cli.common import (
     open_meter,
     place_options,
     print_rich,
+    progress_bar,
     seal_step,
     tenant_option,
 )
 from easeml_meter.cli.gate import close, gate_options
-from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import Denied, InvalidInput, MeterError, invalid
 
 if TYPE_CHECKING:

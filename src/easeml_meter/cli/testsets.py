@@ -21,11 +21,11 @@ from easeml_meter.cli.common import (
     next_step,
     open_meter,
     place_options,
+    progress_bar,
     seal_step,
     submit_step,
     validate_step,
 )
-from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import Denied, invalid
 
 if TYPE_CHECKING:

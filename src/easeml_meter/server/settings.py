@@ -28,7 +28,7 @@ from easeml_meter.core.people import GroupSeat
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.sandbox import check_out_of_sight
-from easeml_meter.service.room import Room
+from easeml_meter.service.place import Room
 from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
 
 ENVIRONMENT = "METER_SERVER_"

@@ -17,7 +17,7 @@ from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.holdings import check_mounted
+from easeml_meter.service.backup import check_mounted
 from easeml_meter.service.jobs import QueueRunner, Runner, Work
 from easeml_meter.service.place import RECIPIENT, Site
 from easeml_meter.service.submissions.measuring import Conditions

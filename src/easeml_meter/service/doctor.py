@@ -19,8 +19,7 @@ from easeml_meter.core.doctor import Finding, Verdict, ok
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import RECIPIENT, Site
-from easeml_meter.service.room import Room
+from easeml_meter.service.place import RECIPIENT, Room, Site
 from easeml_meter.storage.books.copies import SCHEMA
 from easeml_meter.storage.files import FolderFiles, open_files
 from easeml_meter.storage.store import Store

@@ -16,8 +16,7 @@ from pathlib import Path
 from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.backup import Place
-from easeml_meter.service.holdings import check_mounted
+from easeml_meter.service.backup import Place, check_mounted
 from easeml_meter.service.place import ORDERS, RECIPIENT, TEST_SETS, Site, Workspace
 from easeml_meter.storage.books import Books
 from easeml_meter.vault.containers import rewrap, secret_of

@@ -15,12 +15,11 @@ from easeml_meter.core.model import AuditLink, Entry, Event, TestSet, stamp
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.audit import restorations, verify
-from easeml_meter.service.backup import Backup, Counted, Place
-from easeml_meter.service.holdings import faults
+from easeml_meter.service.backup import Backup, Counted, Place, faults
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import RECIPIENT, TEST_SETS, Site, Workspace
-from easeml_meter.service.testsets.elsewhere import claim, refuse_claimed
 from easeml_meter.service.testsets.requests import retire
+from easeml_meter.service.testsets.reuse import claim, refuse_claimed
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.files import Files, FolderFiles

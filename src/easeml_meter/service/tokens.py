@@ -340,3 +340,53 @@ def make_admin_token(actor: Actor, site: Site) -> tuple[str, str]:
 def _digest(secret: str) -> str:
     # Neither salted nor slow: nobody guesses 256 random bits, and tokens are looked up by it.
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+DAYS = 3.0
+"""How long an invitation is good for."""
+
+
+@needs(Permission.MANAGE)
+def invite(_actor: Actor, site: Site, user: str) -> str:
+    """Return the secret of a new invitation to an account; earlier ones no longer count.
+
+    Raises:
+        NotFound: no account has this id.
+    """
+    with site.writing() as books:
+        books.users.get(user)
+        # In one transaction: of two admins who invite at once, one ends the other's invitation.
+        books.tokens.revoke(site.now(), user=user, kind=INVITATION)
+        made = issue(site, user, "invitation", days=DAYS, kind=INVITATION, books=books)
+    return made[1]
+
+
+@needs(Permission.SIGN_IN)
+def redeem(
+    actor: Actor, site: Site, secret: str, password: str, *, days: float, purpose: str
+) -> tuple[Token, str]:
+    """Give the account of an invitation its first password; return the token of a session.
+
+    That ends the invitation. Like every new password it revokes all tokens of the account. It is
+    entered into the chain of every meter where the account has a seat, because the admin who
+    invited knew the secret, too.
+
+    Raises:
+        Unauthenticated: there is no such invitation, or it is used, revoked or expired.
+        InvalidInput: the password is too short or too long.
+    """
+    holder = holder_of(site, secret)
+    if holder is None or holder[0].kind != INVITATION:
+        raise Unauthenticated("the invitation is not known: ask an admin for another one")
+    token, user, _ = holder
+    if token.revoked_at is not None or token.expires_at <= site.now() or user.disabled:
+        raise Unauthenticated("the invitation was used or has expired: ask an admin for another")
+    made: list[tuple[Token, str]] = []
+
+    def enter(books: Books, user: User) -> None:
+        made.append(issue(site, user.id, purpose, days=days, kind="session", books=books))
+
+    # Looked at once more under the lock, where it is used up: two people may redeem it at once. The
+    # session begins there, too, so that the next change of the password ends it.
+    users.join(actor, site, user.id, token.id, password, entering=enter)
+    return made[0]

@@ -20,8 +20,7 @@ from easeml_meter.checks import check_name
 from easeml_meter.core.model import LabelRequest, Upload, stamp
 from easeml_meter.errors import MeterError, NotFound, TooLarge, TooMany, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.room import MOST_UPLOADS
+from easeml_meter.service.place import MOST_UPLOADS, Site, Workspace
 from easeml_meter.service.testsets.parts import add_labels, taken_in
 from easeml_meter.service.testsets.reuse import UNDECIDED, LabelerDecisions
 from easeml_meter.storage.books import Books

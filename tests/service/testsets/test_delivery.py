@@ -25,7 +25,7 @@ from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
-from easeml_meter.service.testsets.tries import check_enough
+from easeml_meter.service.testsets.checking import check_enough
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.source import Held
 from easeml_meter.vault import survey

@@ -28,7 +28,7 @@ from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Home
 from easeml_meter.service.restore import restore
 from easeml_meter.service.submissions.measuring import Measured
-from easeml_meter.service.testsets import delivery, elsewhere
+from easeml_meter.service.testsets import delivery, reuse
 from easeml_meter.service.testsets.differences import comparable, compare_submissions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.store import Store
@@ -422,7 +422,7 @@ def test_a_set_that_came_too_late_is_refused(rolled: Rolled) -> None:
     rolled.submit()
     late = rolled.sealed(rolled.table(rolled.batch))
     known = len(rolled.labels)
-    faster = elsewhere.refuse_claimed
+    faster = reuse.refuse_claimed
 
     def delivered(*arguments: Any) -> None:
         faster(*arguments)

@@ -14,16 +14,12 @@ from easeml_meter.server.api.submissions import router as submissions
 from easeml_meter.server.api.testsets import requesting
 from easeml_meter.server.api.testsets import router as testsets
 from easeml_meter.server.api.uploads import router as uploads
-from easeml_meter.server.api.users import router as seats
-from easeml_meter.server.api.users import router as tokens
 from easeml_meter.server.api.users import router as users
 from easeml_meter.server.api.validation import router as validation
 
 ROUTERS = [
     submissions,  # asked most often, so tried first
-    tokens,
     users,
-    seats,
     meters,
     planning,
     requesting,

@@ -43,7 +43,7 @@ from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
 from easeml_meter.service.submissions.answering import Seen
-from easeml_meter.service.submissions.promoting import promote
+from easeml_meter.service.submissions.deciding import promote
 
 router = APIRouter(tags=["submissions"], route_class=ApiRoute)
 

@@ -26,7 +26,7 @@ from easeml_meter.server.auth import (
 from easeml_meter.server.errors import answers
 from easeml_meter.server.limits import LoginCounted, address_of, count_login
 from easeml_meter.server.parameters import Id
-from easeml_meter.service import identities, invitations, seats, tokens, users
+from easeml_meter.service import identities, seats, tokens, users
 from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.tokens import FASTEST, LONGEST_DAYS, SCOPE
 from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD, find_user
@@ -133,7 +133,7 @@ def invite(site: SiteHere, actor: SiteActorHere, user: UserHere) -> InvitationMa
 
     The link works once, and for three days.
     """
-    return InvitationMade(path=f"/join#{invitations.invite(actor, site, user)}")
+    return InvitationMade(path=f"/join#{tokens.invite(actor, site, user)}")
 
 
 @router.delete(
@@ -307,7 +307,7 @@ def me(caller: CallerHere) -> Me:
     seats = tokens.own_seats(caller.at_site(), caller)
     return Me(
         user=user_shown(caller.user),
-        token=token_shown(caller.token),
+        token=_token_shown(caller.token),
         seats=[member_shown(seat) for seat in seats],
     )
 
@@ -319,7 +319,7 @@ def list_tokens(site: SiteHere, actor: SiteActorHere, page: PageHere) -> Listed[
         tokens.list_tokens(actor, site),
         page,
         key=lambda token: f"{token.created_at} {token.id}",
-        show=token_shown,
+        show=_token_shown,
         falling=True,
     )
 
@@ -333,7 +333,7 @@ def list_tokens(site: SiteHere, actor: SiteActorHere, page: PageHere) -> Listed[
 def new_token(site: SiteHere, actor: SiteActorHere, given: NewToken) -> TokenMade:
     """Make a token; its secret is in this answer only."""
     token, secret = tokens.make_token(actor, site, **given.model_dump())
-    return TokenMade(**token_shown(token).model_dump(), token=secret)
+    return TokenMade(**_token_shown(token).model_dump(), token=secret)
 
 
 @router.delete("/tokens/{token}", status_code=204, responses=answers(404))
@@ -343,6 +343,6 @@ def revoke_token(site: SiteHere, actor: SiteActorHere, token: Id) -> Response:
     return Response(status_code=204)
 
 
-def token_shown(token: Token) -> TokenShown:
+def _token_shown(token: Token) -> TokenShown:
     plain = {name: value for name, value in asdict(token).items() if name != "user"}
     return TokenShown(**(plain | {"scopes": list(token.scopes)}))

@@ -22,7 +22,7 @@ from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
 from easeml_meter.service import meters, seats, users
 from easeml_meter.service.actor import permit
 from easeml_meter.service.handovers import list_handovers
-from easeml_meter.service.invitations import DAYS, invite
+from easeml_meter.service.tokens import DAYS, invite
 
 router = APIRouter(include_in_schema=False)
 

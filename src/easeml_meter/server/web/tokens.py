@@ -42,9 +42,8 @@ from easeml_meter.server.web.pages import (
 )
 from easeml_meter.service import identities, tokens, users
 from easeml_meter.service.actor import ANYONE, Actor, Permission
-from easeml_meter.service.invitations import redeem
 from easeml_meter.service.place import Site
-from easeml_meter.service.tokens import TOKEN_PREFIX, log_in, log_in_by_token
+from easeml_meter.service.tokens import TOKEN_PREFIX, log_in, log_in_by_token, redeem
 from easeml_meter.service.users import LONGEST_PASSWORD, SHORTEST_PASSWORD
 
 router = APIRouter(include_in_schema=False)

@@ -27,12 +27,6 @@ from easeml_meter.service.submissions.deciding import (
     Known,
     validation_in_force,
 )
-from easeml_meter.service.submissions.keeping import (
-    Keeping,
-    Kept,
-    room_of_curve,
-    with_curve,
-)
 from easeml_meter.service.submissions.kinds import (
     Submitted,
     accepted_predictions,
@@ -42,8 +36,12 @@ from easeml_meter.service.submissions.measuring import (
     USUAL,
     Attempt,
     Conditions,
+    Keeping,
+    Kept,
     Losses,
     Measured,
+    room_of_curve,
+    with_curve,
 )
 from easeml_meter.service.submissions.waiting import (
     KnownLabels,

@@ -6,23 +6,24 @@ in `core.signals` and `core.questions`, what they cost in `core.ledger`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from easeml_meter.core.history import Histories, MeterState
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import Entry, TestSet, ValidationSet
+from easeml_meter.core.model import Entry, Event, Promotion, TestSet, ValidationSet, stamp
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.signals import NO_READING, TOO_FEW, name_of
-from easeml_meter.errors import MeterError, Spent, WrongPhase
+from easeml_meter.core.signals import NO_READING, PASS, TOO_FEW, name_of
+from easeml_meter.core.submissions import Ticket
+from easeml_meter.errors import MeterError, Spent, TooSoon, WrongPhase, invalid
 from easeml_meter.scoring.score import Score
-from easeml_meter.service.journal import histories_of
-from easeml_meter.service.place import Clock
-from easeml_meter.service.submissions.keeping import Kept
-from easeml_meter.service.submissions.measuring import Losses
-from easeml_meter.service.submissions.pacing import Paces
-from easeml_meter.service.submissions.promoting import old_model
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.journal import enter_promotion, histories_of, promotions_of, reconcile
+from easeml_meter.service.place import Clock, Workspace
+from easeml_meter.service.submissions.measuring import Kept, Losses
 from easeml_meter.storage.books import Books
 
 
@@ -271,3 +272,139 @@ def tenants_held(books: Books, state: MeterState, test_set: TestSet) -> frozense
         for ticket in books.submissions.unfinished()
         if ticket.meter == test_set.meter and (ticket.reached or (0,))[0] == test_set.number
     )
+
+
+_PASSED = name_of(PASS)
+MOST_FOR_EACH = 10
+"""Promotions of a team for each of its answers: none leaves the chain, and every answer reads all
+of them."""
+
+
+def old_model(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> Entry | None:
+    """Return the submission that a tenant's next one is compared with; None: there is none yet."""
+    place = (test_set.meter, test_set.number, tenant)
+    step = 1
+    if state.spec.ladder:
+        step = books.entries.last(*place, _PASSED) or 1
+    else:
+        own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
+        step = own[-1].step if own else 1
+    return books.entries.at(*place, step)
+
+
+@needs(Permission.PROMOTE)
+def promote(actor: Actor, space: Workspace, model: str) -> Entry:
+    """Let a model that passed be the one that the next submissions are compared with.
+
+    Where it is that already, nothing changes.
+
+    Raises:
+        InvalidInput: the meter compares no models or keeps the last one that passed by itself, no
+            model of this name has passed on the test set in use, or too many were promoted.
+        WrongPhase: no test set is in use.
+    """
+    with space.writing() as books:
+        state = space.state(books)
+        if not state.spec.compares:
+            raise invalid("promote", model, "this meter compares no models: ask for n - o")
+        if state.spec.ladder:
+            raise invalid("promote", model, "a ladder goes on from the last model that passed")
+        test_set, tenant = state.active(), state.tenant(actor.acting_for)
+        histories, unjournaled = reconcile(space, books, state, test_set)
+        known = books.entries.of_models(test_set.meter, test_set.number, tenant, model)
+        # Where nothing can pass, n - o is only read, and its reader decides.
+        judged = state.spec.condition is not None
+        found = [each for each in known if each.answer == _PASSED or not judged]
+        if not found:
+            needed = "a model that has passed" if judged else "a model that was answered"
+            raise invalid("promote", model, f"{needed} on this test set")
+        entry = found[-1]
+        own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
+        if own and own[-1].step == entry.step:
+            return entry
+        if len(own) >= MOST_FOR_EACH * histories.folded[tenant].step:
+            allowed = f"at most {MOST_FOR_EACH} promotions for each answer: submit first"
+            raise invalid("promote", model, allowed)
+        made = Promotion(tenant, entry.step, entry.model, _moment(space, test_set))
+        enter_promotion(books, test_set, made, Event.PROMOTED, **actor.by_user)
+    # After the commit: a line for a promotion that was given up would bring it back.
+    journal = space.journal(test_set)
+    journal.append(unjournaled, histories.journaled)
+    journal.append_promotion(made)
+    return entry
+
+
+def _moment(space: Workspace, test_set: TestSet) -> str:
+    """Return the moment of a promotion: after all before it, though a clock was set back.
+
+    The journal, which may be many objects in no order, is sorted by these moments.
+    """
+    before = max((row.at for row in space.journal(test_set).promotions()), default="")
+    now = space.now()
+    if now > before:
+        return now
+    return stamp(datetime.fromisoformat(before) + timedelta(microseconds=1))
+
+
+DAY = timedelta(days=1)
+_MINUTE = timedelta(minutes=1)
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Paces:
+    """What tokens have had of one meter within a day, as one transaction sees it."""
+
+    now: datetime
+    told: dict[str, list[str]]
+    """By token, when each of its answers was told, the oldest first."""
+    waiting: dict[str, int]
+    """By token, its models in the queue: each of them may become an answer."""
+
+    @classmethod
+    def read(
+        cls,
+        books: Books,
+        meter: str,
+        tokens: Iterable[str],
+        clock: Clock,
+        tickets: Iterable[Ticket] | None = None,
+    ) -> Paces:
+        """Read what the books say about tokens that have a pace."""
+        told: dict[str, list[str]] = {token: [] for token in tokens}
+        if not told:
+            return cls(_NEVER, {}, {})
+        now = clock()
+        for token, told_at in books.entries.told_to(meter, list(told), stamp(now - DAY)):
+            told[token].append(told_at)
+        waiting = dict.fromkeys(told, 0)
+        for ticket in books.submissions.unfinished() if tickets is None else tickets:
+            if ticket.meter == meter and ticket.token in waiting:
+                waiting[ticket.token] += 1
+        return cls(now, told, waiting)
+
+    def check(self, token: str, most: int) -> None:
+        """Refuse one more answer to a token that has had as many as it gets in a day.
+
+        Raises:
+            TooSoon: it has; the line says when the next one is possible.
+        """
+        told, waiting = self.told[token], self.waiting[token]
+        surplus = len(told) + waiting - most
+        if surplus < 0:
+            return
+        line = f"this token gets {_answers(most)} in 24 hours at this meter"
+        if waiting >= most:
+            raise TooSoon(
+                f"{line}, and models of it that wait will use them: wait until they are answered",
+                DAY.total_seconds(),
+            )
+        free = datetime.fromisoformat(told[surplus]) + DAY
+        rounded = free.astimezone(UTC) + _MINUTE - timedelta(microseconds=1)
+        when = f"{rounded:%Y-%m-%d %H:%M} UTC"
+        wait = (free - self.now).total_seconds()
+        raise TooSoon(f"{line}, and has had them: the next is possible from {when} on", wait)
+
+
+def _answers(number: int) -> str:
+    return "1 answer" if number == 1 else f"{number:,} answers"

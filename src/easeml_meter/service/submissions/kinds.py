@@ -28,13 +28,13 @@ from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
 from easeml_meter.scoring.missing import may_miss
 from easeml_meter.scoring.predictions import Predictions, check_same_width
 from easeml_meter.scoring.score import Score, Unscorable
-from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.measuring import (
     Attempt,
     Losses,
     Measured,
     digest_of,
     hidden_score,
+    read_kept,
     rehearse,
     visible_score,
 )

@@ -55,7 +55,7 @@ from easeml_meter.service.submissions.answering import (
     answered_before,
     submission_of,
 )
-from easeml_meter.service.submissions.deciding import Standing
+from easeml_meter.service.submissions.deciding import Paces, Standing
 from easeml_meter.service.submissions.kinds import (
     MODELS,
     NO_TITLES,
@@ -65,7 +65,6 @@ from easeml_meter.service.submissions.kinds import (
     unpack,
 )
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Measured
-from easeml_meter.service.submissions.pacing import Paces
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.jobs import Job, Queue

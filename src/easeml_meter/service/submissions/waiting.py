@@ -29,10 +29,8 @@ from easeml_meter.scoring.comparing import compare_known, differing
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Unscorable
 from easeml_meter.service.place import ORDERS, Workspace
-from easeml_meter.service.submissions.deciding import Draft, Known
-from easeml_meter.service.submissions.keeping import Kept
-from easeml_meter.service.submissions.measuring import Measured
-from easeml_meter.service.submissions.promoting import old_model
+from easeml_meter.service.submissions.deciding import Draft, Known, old_model
+from easeml_meter.service.submissions.measuring import Kept, Measured
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.spelling import as_texts
 from easeml_meter.vault.keys import unwrap, wrap

@@ -20,8 +20,7 @@ from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
-from easeml_meter.service.testsets.checking import Asked
-from easeml_meter.service.testsets.elsewhere import Elsewhere, claim, refuse_claimed
+from easeml_meter.service.testsets.checking import Asked, check_enough, this_try
 from easeml_meter.service.testsets.requests import (
     as_request,
     refuse_other_parts,
@@ -30,16 +29,18 @@ from easeml_meter.service.testsets.requests import (
 )
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
+    Elsewhere,
     LabelerDecisions,
+    claim,
     decide,
     delivery_notices,
     fresh_rows,
     keep_notices,
     overlaps,
     own_notice,
+    refuse_claimed,
     sealed_rows,
 )
-from easeml_meter.service.testsets.tries import check_enough, this_try
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.choosing import NO_LABEL, choose_columns, without_labels
 from easeml_meter.tables.judging import with_judge

@@ -21,9 +21,8 @@ from easeml_meter.scoring.comparing import losses_of
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.submissions.keeping import suffix_of
 from easeml_meter.service.submissions.kinds import MODELS, accepted_predictions
-from easeml_meter.service.submissions.measuring import Measured
+from easeml_meter.service.submissions.measuring import Measured, suffix_of
 from easeml_meter.service.testsets.release import TEST_SET, released_folder, released_session
 from easeml_meter.spec import MeterSpec, is_zero_one
 from easeml_meter.tables.clusters import Clusters

@@ -17,6 +17,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
+from easeml_meter.service.testsets.checking import withdraw
 from easeml_meter.service.testsets.delivery import DELIVERED, Choices
 from easeml_meter.service.testsets.requests import as_request, open_request, refuse_other_parts
 from easeml_meter.service.testsets.reuse import (
@@ -26,7 +27,6 @@ from easeml_meter.service.testsets.reuse import (
     same_rows,
     sealed_rows,
 )
-from easeml_meter.service.testsets.tries import withdraw
 from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held

@@ -24,18 +24,16 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import complete_retirement, reconcile, session_of
 from easeml_meter.service.place import RELEASED, Workspace
 from easeml_meter.service.submissions.deciding import too_few
-from easeml_meter.service.submissions.keeping import read_kept, split_curve
 from easeml_meter.service.submissions.kinds import (
     accepted_predictions,
     compared,
     measure_again,
     model_kept,
 )
-from easeml_meter.service.submissions.measuring import Measured, open_sealed
+from easeml_meter.service.submissions.measuring import Measured, open_sealed, read_kept, split_curve
 from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
-from easeml_meter.service.testsets.elsewhere import refuse_active
 from easeml_meter.service.testsets.requests import settled
-from easeml_meter.service.testsets.reuse import sealed_rows
+from easeml_meter.service.testsets.reuse import refuse_active, sealed_rows
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
 from easeml_meter.storage.books import Books

@@ -18,8 +18,8 @@ from easeml_meter.errors import FilesUnusable, MeterError, NotFound, StorageErro
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.jobs import Work
 from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.submissions.keeping import suffix_of
 from easeml_meter.service.submissions.kinds import model_kept
+from easeml_meter.service.submissions.measuring import suffix_of
 from easeml_meter.service.submissions.queue import FAILED, MOST_ATTEMPTS
 from easeml_meter.service.testsets.release import choose, hand_out
 from easeml_meter.storage import jobs
