@@ -15,7 +15,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -29,6 +28,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.forms import KIND, packed
 
 from easeml_meter.core.model import Event
 from easeml_meter.core.people import Role
@@ -53,16 +53,12 @@ MANY, LATER = 100_000, 1.2
 def body() -> bytes:
     """Make a submission that nobody has made before."""
     draw = np.random.default_rng(secrets.randbits(128))
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, rows in ROWS.items():
-            file = io.BytesIO()
-            pq.write_table(pa.table({"prediction": draw.integers(0, 2, rows)}), file)
-            member = tarfile.TarInfo(f"{name}.parquet")
-            member.size = file.tell()
-            file.seek(0)
-            archive.addfile(member, file)
-    return out.getvalue()
+    files = {}
+    for name, rows in ROWS.items():
+        file = io.BytesIO()
+        pq.write_table(pa.table({"prediction": draw.integers(0, 2, rows)}), file)
+        files[f"{name}.parquet"] = file.getvalue()
+    return packed(files)
 
 
 def send(server: dict[str, Any], answers: int) -> float:
@@ -115,7 +111,7 @@ def serve(folder: Path, database: str) -> None:
     told = {
         "port": listening.getsockname()[1],
         "path": f"/api/v1/meters/{space.meter}/submissions?model=m",
-        "headers": {"Content-Type": "application/x-tar", "Authorization": f"Bearer {token}"},
+        "headers": {"Content-Type": KIND, "Authorization": f"Bearer {token}"},
     }
     os.write(1, (json.dumps(told) + "\n").encode())
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from tests.forms import KIND, packed
 from tests.hurry import quicken
 from tests.server.driving import begin, submission, submit
 from tests.server.helpers import Served, serve
@@ -22,12 +23,11 @@ from tests.service.helpers import actor_of, small_spec
 from tests.template import upgrade
 
 from easeml_meter.errors import MeterError
+from easeml_meter.server.api.forms import FORM
 from easeml_meter.service import tokens
 from easeml_meter.storage import migrate
-from easeml_meter.tables.archive import File, pack, unpack
-from easeml_meter.tables.multipart import MEDIA_TYPE
 from fuzz import Failed
-from fuzz.files import Form, Onnx, Tar
+from fuzz.files import Form, Onnx
 from fuzz.mutation import NUMBERS, change, word
 from fuzz.tables import TARGETS as TABLES
 
@@ -54,7 +54,7 @@ class Routes:
         self._stack = ExitStack()
         self._served: Served | None = None
         self._known: dict[str, str] = {}
-        self._body = self._form = b""
+        self._body = b""
 
     @cached_property
     def _document(self) -> dict[str, Any]:
@@ -95,7 +95,6 @@ class Routes:
                 "role": "developer",
             }
             self._body = submission(labels)
-            self._form = _form_of(self._body)
         return self._served
 
     def make(self, draw: Random) -> bytes:
@@ -166,14 +165,12 @@ class Routes:
         kind = draw.choice(list(content))
         if kind == "application/json":
             body = json.dumps(self._value(content[kind].get("schema", {}), draw, 0)).encode()
-        elif kind == MEDIA_TYPE:
-            boundary, _, form = draw.choice((Form().make(draw), self._form)).partition(b"\n--")
+        elif kind == FORM and draw.random() < 0.5:
+            boundary, _, form = Form().make(draw).partition(b"\n--")
             edge = boundary.decode("ascii", "ignore").strip() or "x"  # headers are ASCII
             body, kind = b"--" + form, f"{kind}; boundary={edge}"
-        elif "tar" in kind:
-            body = draw.choice(
-                (self._body, Tar().make(draw), _packed(draw), change(self._body, draw))
-            )
+        elif kind == FORM:
+            body, kind = draw.choice((self._body, _packed(draw), change(self._body, draw))), KIND
         else:
             body = draw.choice(TABLES).make(draw)
         if draw.random() < 0.1:
@@ -222,21 +219,11 @@ class Routes:
 
 
 def _packed(draw: Random) -> bytes:
-    """Pack a table or a model as a submission."""
+    """Make the form of a table or a model as a submission."""
     if draw.random() < 0.3:
-        return pack({"model.onnx": File(Onnx().make(draw))})
+        return packed({"model.onnx": Onnx().make(draw)})
     made = [(draw.choice(TABLES), name) for name in ("test", "validation")]
-    return pack({f"{name}.{table.name}": File(table.make(draw)) for table, name in made})
-
-
-def _form_of(tar: bytes) -> bytes:
-    """Return the form of the same files, as `Form` makes them: with its boundary in front."""
-    out = b"edge\n--edge"
-    for name, file in unpack(tar, 10).items():
-        field = f'name="{name.partition(".")[0]}"; filename="{name}"'
-        out += f"\r\nContent-Disposition: form-data; {field}\r\n\r\n".encode()
-        out += file.content + b"\r\n--edge"
-    return out + b"--\r\n"
+    return packed({f"{name}.{table.name}": table.make(draw) for table, name in made})
 
 
 TARGETS = [Routes()]

@@ -9,7 +9,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from tests.forms import packed, typed
 
 from easeml_meter.client import connect
-from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables import archive
 
 API = "/api/v1"
 PASSWORD = "correct horse battery"  # noqa: S105 - of accounts that exist for the attacks
@@ -71,6 +70,7 @@ class Client(httpx.Client):
 
     def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         """Send a request; an unexpected error of the server is its own kind of broken."""
+        typed(request)
         self.target.sent += int(request.headers.get("Content-Length", 0))
         self.target.sent += len(request.url.raw_path)
         answer = super().send(request, **options)
@@ -330,16 +330,11 @@ def predictions(values: Any) -> bytes:
     return parquet(pa.table({"id": np.arange(len(values)), "prediction": values}))
 
 
-def packed(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar."""
-    return archive.pack({name: archive.File(content) for name, content in files.items()})
-
-
 def command(line: str, program: str = "", **files: bytes) -> bytes:
     """Return the body of a submitted command; the program's bytes are never the same twice."""
     contents = {"program.py": f"{program}\n# {secrets.token_hex(8)}\n".encode(), **files}
-    listed = (BundledFile(name, contents[name]) for name in sorted(contents))
-    return Bundle(line, tuple(listed)).to_bytes()
+    sent = {f"files/{name}": content for name, content in contents.items()}
+    return packed({"command": line.encode(), **sent})
 
 
 def wait_for(condition: Any, seconds: float = 30) -> bool:

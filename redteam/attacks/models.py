@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from tests.forms import packed
+
 from redteam import attack
 from redteam.starting import MARK
-from redteam.target import Client, Ground, command, hold, packed, refused, wait_for
+from redteam.target import Client, Ground, command, hold, refused, wait_for
 
 PROBE = """
 import ctypes, glob, os, signal, socket, subprocess, sys

@@ -7,6 +7,7 @@ from contextlib import closing
 from html.parser import HTMLParser
 
 import httpx
+from tests.forms import KIND
 
 from redteam import attack
 from redteam.target import Client, Target, hold, refused
@@ -45,8 +46,7 @@ def forms_of_another_site(client: Client) -> None:
         refused(visitor.post("/account/tokens", content=b"name=t", headers=plain))
         body = client.target.ground.guesses()
         submit = f"/meters/{client.target.ground.id}/submit?model=m"
-        tar = {"Content-Type": "application/x-tar"}
-        refused(visitor.post(submit, content=body, headers=tar), 403)
+        refused(visitor.post(submit, content=body, headers={"Content-Type": KIND}), 403)
         refused(visitor.get("/api/v1/me"), 401)
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import concurrent.futures
-import io
 import math
-import tarfile
 import time
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tests.forms import packed
 
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.score import total_loss
 from redteam import attack
-from redteam.target import Client, Ground, draw, hold, packed, parquet, predictions, refused
+from redteam.target import Client, Ground, draw, hold, parquet, predictions, refused
 
 
 def told(client: Client, ground: Ground) -> int:
@@ -115,27 +114,19 @@ def odd_predictions(client: Client) -> None:
     for params in ({"tenant": 9}, {"model": ""}, {"model": "x" * 201}, {"wait": -1}, {"x": 1}):
         refused(ground.submit(client, **params))
     refused(ground.submit(client, model="a\x00b"), 422)
-    for content in odd_archives(ground):
+    for content in odd_forms(ground):
         refused(ground.submit(client, content), 422)
     hold(ground.steps_left() == left, "what was refused was charged")
 
 
-def odd_archives(ground: Ground) -> list[bytes]:
-    """Return tars that are no submission."""
+def odd_forms(ground: Ground) -> list[bytes]:
+    """Return forms that are no submission."""
     good = ground.guesses()
     test = predictions(draw(len(ground.labels)))
     found = [b"", b"x", good[: len(good) // 2], good[512:], packed({"test.parquet": test})]
     found += [packed({"a": b"", "b": b"", "c": b""})]
-    outside = ("../test.parquet", "/validation.parquet")
-    inside = ("test.parquet", "validation.parquet")
-    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, None):
-        sink = io.BytesIO()
-        with tarfile.open(fileobj=sink, mode="w") as archive:
-            for name in inside if kind else outside:
-                member = tarfile.TarInfo(name)
-                member.type, member.linkname = kind or tarfile.REGTYPE, "/etc/passwd"
-                archive.addfile(member)
-        found.append(sink.getvalue())
+    for name in ("../p.py", "/etc/passwd", "a/./b", "a//b", "\u202e"):
+        found.append(packed({"command": b"python p.py", f"files/{name}": b"1"}))
     return found
 
 

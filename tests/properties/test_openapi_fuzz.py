@@ -31,9 +31,6 @@ USERS = ["developer", "labeler", "runner", "admin"]
 ID = re.compile("[0-9a-f]{32}")
 
 
-schemathesis.serializer.alias("application/x-tar", "application/octet-stream")
-
-
 @dataclass
 class World:
     """A site with a meter in the middle of its life, and its document."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests import forms
 from tests.service.helpers import Labels, rows, with_errors
 
 from easeml_meter.vault.sealing import seal
@@ -21,14 +21,8 @@ VALIDATION = np.random.default_rng(99).integers(0, 2, 20)
 
 
 def packed(**files: bytes) -> bytes:
-    """Make a tar; `test_parquet` stands for test.parquet."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name.replace("_", ".", 1))
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return out.getvalue()
+    """Make the body of a submission; `test_parquet` stands for test.parquet."""
+    return forms.packed({name.replace("_", ".", 1): files[name] for name in files})
 
 
 def parquet(table: pa.Table) -> bytes:

@@ -15,6 +15,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import APIRouter, FastAPI
 from starlette.routing import BaseRoute
+from tests.forms import typed
 from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.core.people import Role, User
@@ -43,6 +44,7 @@ class _InProcess(httpx.BaseTransport):
         self._portal = portal
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
+        typed(request)
         return self._portal.call(self._answer, request)
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 from tests.forking import HURRIED, METER, Forked
+from tests.forms import typed
 
 
 @dataclass
@@ -32,7 +33,13 @@ class Process:
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         place = f"{self.address}/api/v1"
         # Beside busy neighbours, an answer may take longer than the five seconds of httpx.
-        return httpx.Client(base_url=place, headers=headers, trust_env=False, timeout=120)
+        return httpx.Client(
+            base_url=place,
+            headers=headers,
+            trust_env=False,
+            timeout=120,
+            event_hooks={"request": [typed]},
+        )
 
     def stop(self) -> int:
         """Ask it to stop; give its exit code."""

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import numpy as np
 from tests.forking import Forked
+from tests.forms import typed
 from tests.postgresql import free_port
 from tests.scoring.onnx_models import classifier
 from tests.service.helpers import Labels, small_spec, with_errors
@@ -180,6 +181,7 @@ class Team:
             headers={"Authorization": f"Bearer {self.tokens[tenant - 1]}"},
             trust_env=False,
             timeout=120,
+            event_hooks={"request": [typed]},
         )
 
     def end(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.forms import KIND
 from tests.live import Live, live
 from tests.server.helpers import Served, serve
 from tests.service.helpers import StoppedClock, small_spec
@@ -173,11 +174,14 @@ class Unfinished:
         self, site: Live, user: str, path: str, size: int, *, method: str = "POST"
     ) -> None:
         head = f"{method} /api/v1/meters/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n"
+        head += f"Content-Type: {KIND}\r\n"
+        field = b"--%b\r\nContent-Disposition: form-data; name=test; filename=t\r\n\r\n"
+        begun = field % KIND.rpartition("=")[2].encode()
         token = site.served.tokens[user]
         self._socket = socket.create_connection(("127.0.0.1", site.port), timeout=60)
         self._socket.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
         with contextlib.suppress(ConnectionError):
-            self._socket.sendall(b"x" * (size - 1))
+            self._socket.sendall(begun.ljust(size - 1, b"x"))
 
     def __enter__(self) -> Unfinished:
         return self
@@ -239,7 +243,7 @@ def test_bytes_under_way_are_limited_for_each_user_and_in_all(tmp_path: Path) ->
                 b"503",
             ]
             assert all(b"retry-after: 1" in told.lower() for told in refused.values())
-            # What was answered, here as no tar, is no longer held.
+            # What was answered, here as no whole form, is no longer held.
             for each in own:
                 if each not in refused:
                     assert each.finish().startswith(b"HTTP/1.1 422 ")

@@ -10,7 +10,7 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,6 +126,7 @@ class Connection:
         params: dict[str, Any] | None = None,
         json: object = None,
         content: bytes | None = None,
+        form: Sequence[tuple[str, tuple[str | None, bytes]]] | None = None,
         kind: type = dict,
         slow: bool = False,
     ) -> Any:
@@ -144,7 +145,13 @@ class Connection:
 
         def send() -> httpx.Response:
             return self._client.request(
-                method, path, params=params, json=json, content=content, timeout=seconds
+                method,
+                path,
+                params=params,
+                json=json,
+                content=content,
+                files=form,
+                timeout=seconds,
             )
 
         try:

@@ -80,8 +80,8 @@ def submit(
     try:
         # Until the server has said its id, a submission cannot be taken back.
         with _uninterrupted() as interrupts:
-            content = submitted.packed()
-            answer = connection.call("POST", place, params=params, content=content, slow=True)
+            form = submitted.form()
+            answer = connection.call("POST", place, params=params, form=form, slow=True)
     except InvalidInput as error:
         raise renamed(error, files) from None
     own = f"{place}/{answer['id']}"
@@ -113,8 +113,8 @@ def check(
     conditions.progress(SENDING, 0, 0)
     params = {**submitted.options(), **options}
     try:
-        content = submitted.packed()
-        found = connection.call("POST", place, params=params, content=content, slow=True)
+        form = submitted.form()
+        found = connection.call("POST", place, params=params, form=form, slow=True)
     except InvalidInput as error:
         raise renamed(error, files) from None
     return CheckedSubmission.from_json(found)

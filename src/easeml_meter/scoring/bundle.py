@@ -85,7 +85,7 @@ class Bundle:
     def from_bytes(cls, data: bytes) -> Self:
         """Read what `to_bytes` gave."""
         try:
-            found = archive.unpack(data, MOST_FILES + 1)
+            found = archive.unpack(data)
             command = found.pop(_COMMAND).content.decode()
             if not all(name.startswith(_FILES) for name in found):
                 raise ValueError

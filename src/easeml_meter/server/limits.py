@@ -6,7 +6,7 @@ import ipaddress
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, TypeVar
 
@@ -240,7 +240,7 @@ PlanCounted = Annotated[None, Depends(count_plan)]
 PlannerCounted = Annotated[None, Depends(count_planner)]
 
 
-async def streamed(request: Request, largest: int) -> AsyncIterator[bytes]:
+async def streamed(request: Request, largest: int) -> AsyncGenerator[bytes, None]:
     """Read a large body piece by piece; 413 if it is longer than `largest` bytes."""
     request.scope[LARGEST] = largest
     async for piece in request.stream():

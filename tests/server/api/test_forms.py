@@ -1,19 +1,29 @@
-"""Forms with files in place of a tar or a plain body: the same files, the same deed."""
+"""Forms with files: the same files, the same deed."""
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from tests.server.driving import VALIDATION, begin, packed, parquet, predictions, sealed, submit
+from starlette.datastructures import Headers
+from tests.forms import KIND
+from tests.forms import form as form_of
+from tests.server.driving import VALIDATION, begin, parquet, predictions, sealed, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, rows, small_spec
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.bundle import Bundle
-from easeml_meter.server.api.forms import packed as tar_of
+from easeml_meter.scoring.bundle import Bundle, BundledFile
+from easeml_meter.server.api.forms import Field, read_form
+from easeml_meter.server.api.forms import packed as archive_of
+from easeml_meter.service.submissions.kinds import Command
+from easeml_meter.tables.archive import File, pack
 
 LABELS = np.random.default_rng(5).integers(0, 2, 40)
 
@@ -25,7 +35,7 @@ def files(labels: Labels) -> dict[str, Any]:
     }
 
 
-def test_a_form_is_the_same_submission_as_a_tar(served: Served, meter: str, labels: Labels) -> None:
+def test_a_form_has_files_of_any_name(served: Served, meter: str, labels: Labels) -> None:
     developer, path = served.client("developer"), f"/meters/{meter}/submissions?model=model"
     first = developer.post(path, files=files(labels))
     assert (first.status_code, first.json()["signal"]["step"]) == (200, 1)
@@ -50,19 +60,82 @@ def test_models_come_as_forms_too(served: Served, tmp_path: Path) -> None:
     assert (onnx.status_code, onnx.json()["kind"]) == (202, "onnx")
 
 
-def test_the_tar_of_a_command_has_its_files() -> None:
-    body = (
-        b'--e\r\nContent-Disposition: form-data; name="command"\r\n\r\npython p.py\r\n'
-        b'--e\r\nContent-Disposition: form-data; name="files"; filename="p.py"\r\n\r\n1\r\n--e--'
+def test_files_keep_their_names_and_those_that_are_named_are_executable() -> None:
+    fields = [
+        Field("command", None, b"sh run.sh"),
+        Field("files", "run.sh", b"1"),
+        Field("files", "folder/p.py", b"2"),
+        Field("executable", None, b"run.sh"),
+    ]
+    bundle = Bundle.from_bytes(archive_of(fields))
+    assert bundle.command == "sh run.sh"
+    assert bundle.files == (
+        BundledFile("folder/p.py", b"2"),
+        BundledFile("run.sh", b"1", executable=True),
     )
-    bundle = Bundle.from_bytes(tar_of(body, b"e"))
-    assert bundle.command == "python p.py"
-    assert [(file.name, file.content) for file in bundle.files] == [("p.py", b"1")]
+    with pytest.raises(InvalidInput, match=r"'other.sh' given, the name of one of the files"):
+        archive_of([*fields, Field("executable", None, b"other.sh")])
+
+
+HEADERS = Headers({"content-type": KIND})
+
+
+def read(content: bytes, most: int = 100) -> list[Field]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield content
+
+    return asyncio.run(read_form(HEADERS, pieces(), 1 << 20, most, "files"))
+
+
+def test_a_command_is_the_same_submission_however_it_came(tmp_path: Path) -> None:
+    """What it is stays the digest of its contents."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / 'a "b" \\ ü.py').write_bytes(b"1")
+    (tmp_path / "run.sh").write_bytes(b"2")
+    (tmp_path / "run.sh").chmod(0o755)
+    command = Command.of("sh run.sh", [Path("folder")], tmp_path)
+    assert Bundle.from_bytes(archive_of(read(form_of(command.form())))) == command.bundle
+
+
+def test_nothing_of_a_form_touches_the_disk(
+    served: Served, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What is longer than a megabyte would be written to a temporary file."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))  # where nothing can be made
+    table = pa.table({"id": np.arange(len(labels)), "prediction": labels})
+    long = parquet(table.replace_schema_metadata({"salt": "x" * (5 << 20)}))
+    sent = {"test": ("t.parquet", long), "validation": ("v.parquet", predictions(VALIDATION))}
+    told = served.client("developer").post(f"/meters/{meter}/submissions?model=m", files=sent)
+    assert told.status_code == 200, told.text
+    with pytest.raises(FileNotFoundError):
+        tempfile.TemporaryFile().close()
+
+
+def test_a_form_has_so_many_files_and_fields_and_no_more() -> None:
+    given: list[tuple[str, tuple[str | None, bytes]]] = [
+        *[("files", ("a", b"1"))] * 2,
+        *[("executable", (None, b"a"))] * 3,
+    ]
+    assert len(read(form_of(given), most=2)) == 5
+    for more in (given[0], given[-1]):
+        with pytest.raises(InvalidInput, match="Too many"):
+            read(form_of([*given, more]), most=2)
+    with pytest.raises(InvalidInput, match="maximum size"):
+        read(form_of([("command", (None, b"x" * (1 << 17)))]))
+
+
+def test_a_form_that_ends_too_early_is_refused() -> None:
+    """A file would be missing, and the model another one."""
+    whole = form_of([("command", (None, b"x")), ("files", ("a", b"1")), ("files", ("b", b"2"))])
+    assert len(read(whole)) == 3
+    for end in range(len(whole) - 4):
+        with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
+            read(whole[:end])
 
 
 def test_a_form_without_a_field_is_told_what_it_can_hold() -> None:
     with pytest.raises(InvalidInput, match="no field' given, one of these needed: test and val"):
-        tar_of(b"--e--", b"e")
+        archive_of([])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +144,7 @@ def test_a_form_without_a_field_is_told_what_it_can_hold() -> None:
         ({"model": ("m", b"x")}, "'model' given, test and validation"),
         ({"test": (None, "x")}, "a file needed: --form test=@FILE"),
         ([("test", ("a.csv", b"1")), ("test", ("b.csv", b"1"))], "test twice"),
-        ([("files", ("../x", b"1")), ("files", ("x", b"2"))], "files twice"),
+        ([("files", ("x", b"1")), ("files", ("x", b"2"))], "files twice"),
         ({"test": ("test.csv", b"x")}, "'test' given, validation is missing: --form valid"),
         ({"validation": ("v.csv", b"x")}, "'validation' given, test is missing: --form test=@"),
         ({"files": ("p.py", b"x")}, "'files' given, command is missing: --form command=TEXT"),
@@ -99,7 +172,7 @@ def test_a_form_without_a_boundary_or_an_end_is_refused(served: Served, meter: s
         assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
 
 
-def test_a_form_is_as_long_as_a_tar_may_be(tmp_path: Path) -> None:
+def test_a_form_is_as_long_as_a_body_may_be(tmp_path: Path) -> None:
     with serve(tmp_path, largest_body=1000) as served:
         meter = served.add_meter()
         developer = served.client("developer")
@@ -119,7 +192,7 @@ def test_a_validation_set_comes_as_a_form(served: Served, meter: str) -> None:
         ({"file": ("v.txt", csv)}, "'v.txt' given, a file that ends with one of parquet"),
         ({"validation": ("v.csv", csv)}, "'validation' given, one file: --form file=@FILE"),
         ({"file": (None, "text")}, "one file: --form file=@FILE"),
-        ({"file": ("v.csv", csv), "more": ("v.csv", csv)}, "too many fields"),
+        ({"file": ("v.csv", csv), "more": ("v.csv", csv)}, "Too many files"),
     ):
         refused = developer.post(path, files=form)
         assert refused.status_code == 422
@@ -169,14 +242,11 @@ def test_a_delivery_that_the_disk_has_no_room_for_is_refused(tmp_path: Path) -> 
         assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
 
 
-def test_a_tar_is_still_a_tar(served: Served, meter: str, labels: Labels) -> None:
-    body = packed(
-        test_parquet=predictions(labels), validation_parquet=parquet(rows(VALIDATION, seed=1))
-    )
+def test_a_tar_is_no_submission(served: Served, meter: str, labels: Labels) -> None:
     told = served.client("developer").post(
         f"/meters/{meter}/submissions?model=m",
-        content=body,
+        content=pack({"test.parquet": File(predictions(labels))}),
         headers={"Content-Type": "application/x-tar"},
     )
     assert told.status_code == 422
-    assert "prediction" in told.json()["message"]
+    assert "'application/x-tar' given, a form (multipart/form-data)" in told.json()["message"]

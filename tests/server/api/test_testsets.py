@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.forms import form
 from tests.server.driving import (
     VALIDATION,
     add,
@@ -217,7 +218,7 @@ def test_a_test_set_with_models_is_released_by_a_worker(served: Served, tmp_path
     meter = served.add_meter(small_spec(models=True, inputs="hidden"))
     begin(served, meter, tmp_path)
     labeler, developer, path = served.client("labeler"), served.client("developer"), "test-sets/1"
-    model = threshold(tmp_path / "model.onnx").packed()
+    model = form(threshold(tmp_path / "model.onnx").form())
     developer.post(f"/meters/{meter}/submissions", params={"model": "m"}, content=model)
     worker = ThreadRunner(served.site, *tasks(served.app.state.settings))
     assert worker.run_next()

@@ -73,7 +73,6 @@ def test_predictions_that_hold_too_much_are_refused_and_cost_nothing(tmp_path: P
             f"/meters/{meter}/submissions",
             params={"model": "wide"},
             content=packed(**content),
-            headers={"Content-Type": "application/x-tar"},
         )
         assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
         assert "5 columns given, at most 4" in refused.json()["message"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.forms import archived
 from tests.report.sessions import session
 from tests.server.driving import add, begin, sealed, submit
 from tests.server.helpers import Served
@@ -167,7 +168,7 @@ class TestMeter:
         meter = served.add_meter(spec)
         labels = begin(served, meter, tmp_path)
         for number in range(steps - 1):
-            body = body_with(labels, salt=str(number))
+            body = archived(body_with(labels, salt=str(number)))
             name = f"a model with a name, number {number}"
             queue.accept(Actor(((Role.DEVELOPER, 1),)), served.site.space(meter), name, body)
         answer = Visitor(served, "developer").get(f"/meters/{meter}")

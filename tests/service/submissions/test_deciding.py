@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.forms import archived, command
 from tests.server.driving import begin, submission
 from tests.server.driving import submit as submit_there
 from tests.server.helpers import SQLITE, Served, serve
@@ -39,7 +40,6 @@ from easeml_meter.errors import Denied, InvalidInput, Spent, TooSoon
 from easeml_meter.meter import Meter
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
-from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE, SYSTEM
@@ -446,9 +446,9 @@ def test_servers_count_together(agent: Agent, tmp_path: Path, database: str) -> 
     space = again.space(agent.meter)
     bodies = [submission(with_errors(agent.labels, errors)) for errors in (2, 3)]
     actor = caller.at(agent.meter)
-    assert queue.accept(actor, space, "second", bodies[0])[0].final
+    assert queue.accept(actor, space, "second", archived(bodies[0]))[0].final
     with pytest.raises(TooSoon, match="the next is possible from"):
-        queue.accept(actor, space, "third", bodies[1])
+        queue.accept(actor, space, "third", archived(bodies[1]))
     again.close()
     refused(agent.submit(3))
     assert agent.answers() == 2
@@ -461,7 +461,7 @@ def test_submissions_that_come_at_once_are_counted_one_by_one(agent: Agent) -> N
 
     def refused_at_once(body: bytes) -> bool:
         try:
-            queue.accept(actor, space, "m", body)
+            queue.accept(actor, space, "m", archived(body))
         except TooSoon:
             return True
         return False
@@ -486,7 +486,7 @@ class TestModels:
     def hand_in(self, agent: Agent, model: str) -> httpx.Response:
         client = agent.served.client(token=agent.secret)
         place = f"/meters/{agent.meter}/submissions"
-        body = Bundle(f"predict {model}").to_bytes()
+        body = command(f"predict {model}")
         return client.post(place, params={"model": model}, content=body)
 
     @SQLITE
@@ -508,7 +508,7 @@ class TestModels:
         files = agent.served.site.space(agent.meter).files
 
         def answer(actor: Any, space: Any, _: Any, model: str, *rest: Any, **options: Any) -> Any:
-            body = submission(with_errors(agent.labels, 1))
+            body = archived(submission(with_errors(agent.labels, 1)))
             return answering.answer(actor, space, unpack(body), model, *rest, **options)
 
         with monkeypatch.context() as patched:

@@ -20,6 +20,7 @@ from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.scoring.predictor import SandboxUnavailable
+from easeml_meter.server.api.forms import Field, packed
 from easeml_meter.service.submissions.kinds import (
     KINDS,
     MODELS,
@@ -36,8 +37,19 @@ from easeml_meter.tables.source import Held
 SENT: dict[str, PredictionFiles | Model] = {
     "predictions": PredictionFiles(Held("test.csv", b"1"), Held("validation.parquet", b"2")),
     "onnx": OnnxFile(Held("model.onnx", b"no model")),
-    "command": Command(Bundle("python predict.py", (BundledFile("predict.py", b"1"),))),
+    "command": Command(
+        Bundle(
+            "python predict.py",
+            (BundledFile("folder/run.sh", b"2", executable=True), BundledFile("predict.py", b"1")),
+        )
+    ),
 }
+
+
+def sent(submitted: PredictionFiles | Model) -> bytes:
+    """Return what a server makes of the form that a submission is sent as."""
+    fields = [Field(name, file, content) for name, (file, content) in submitted.form()]
+    return packed(fields)
 
 
 pytestmark = pytest.mark.slow
@@ -50,14 +62,14 @@ def test_every_kind_that_a_server_takes_is_tried_here() -> None:
 
 @pytest.mark.parametrize("kind", SENT)
 def test_what_is_packed_is_unpacked(kind: str) -> None:
-    found = unpack(SENT[kind].packed())
+    found = unpack(sent(SENT[kind]))
     assert found == SENT[kind]
     assert found.kind == kind
 
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_model_that_waited_is_the_one_that_was_sent(kind: str) -> None:
-    found = unpack(SENT[kind].packed())
+    found = unpack(sent(SENT[kind]))
     assert not isinstance(found, PredictionFiles)
     assert MODELS[kind].read(found.content()) == found
 
@@ -66,19 +78,19 @@ def test_files_are_sent_under_the_names_that_a_server_knows(tmp_path: Path) -> N
     test, validation = tmp_path / "mine.csv", tmp_path / "yours.npy"
     for path in (test, validation):
         path.write_bytes(b"0")
-    found = unpack(PredictionFiles(test, validation).packed())
+    found = unpack(sent(PredictionFiles(test, validation)))
     assert found == PredictionFiles(Held("test.csv", b"0"), Held("validation.npy", b"0"))
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"model\.onnx"):
-        OnnxFile(tmp_path / "model.onnx").packed()
+        OnnxFile(tmp_path / "model.onnx").form()
 
 
 def test_a_function_stays_where_it_is() -> None:
     function = Function.of(lambda batch: batch, "mine")
     with pytest.raises(InvalidInput, match="a function"):
-        function.packed()
+        function.form()
 
 
 @pytest.mark.parametrize(
@@ -94,7 +106,7 @@ def test_a_function_stays_where_it_is() -> None:
     ],
 )
 def test_other_files_are_refused(names: list[str]) -> None:
-    with pytest.raises(InvalidInput, match="body"):
+    with pytest.raises(InvalidInput, match="other files"):
         unpack(pack({name: File(b"x") for name in names}))
 
 

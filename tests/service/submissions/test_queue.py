@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.forms import archived, command
 from tests.server.driving import (
     VALIDATION,
     begin,
@@ -35,7 +36,6 @@ from easeml_meter.errors import (
     StorageError,
     Unreachable,
 )
-from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.jobs import ThreadRunner
@@ -104,7 +104,7 @@ def run_all(served: Served) -> None:
 def hand_in(
     client: httpx.Client, meter: str, model: str = "model", **options: Any
 ) -> httpx.Response:
-    body = options.pop("body", Bundle(f"predict {model}").to_bytes())
+    body = options.pop("body", command(f"predict {model}"))
     params = {"model": model, **options.pop("params", {})}
     return client.post(f"/meters/{meter}/submissions", params=params, content=body, **options)
 
@@ -481,7 +481,7 @@ def test_the_same_bytes_of_a_model_that_waits_are_that_ticket(served: Served, me
     developer, other = served.client("developer"), served.client("developer2")
     first, again = (hand_in(developer, meter) for _ in range(2))
     assert (first.status_code, first.json()) == (202, again.json())
-    body = Bundle("predict model").to_bytes()
+    body = command("predict model")
     assert hand_in(developer, meter, "another name", body=body).json() == first.json()
     assert len(developer.get(f"/meters/{meter}/submissions").json()["items"]) == 1
     assert hand_in(other, meter).json()["id"] != first.json()["id"]  # another team's is its own
@@ -535,7 +535,7 @@ def test_a_model_that_was_answered_is_free_on_the_sets_that_were_seen(
 def test_of_two_at_once_one_is_queued(served: Served, meter: str, labels: Labels) -> None:
     del labels  # the meter answers
     actor = Actor(((Role.DEVELOPER, 1),), user=served.users["developer"].id)
-    space, body = served.site.space(meter), Bundle("predict m").to_bytes()
+    space, body = served.site.space(meter), archived(command("predict m"))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: queue.accept(actor, space, "m", body), range(4)))
     assert len({receipt.id for receipt, _ in found}) == 1
@@ -570,7 +570,7 @@ def test_a_queued_model_repeats_the_answer_that_its_name_got_meanwhile(
 ) -> None:
     """That it was handed in with `once` was forgotten in the queue, and it cost a step."""
     developer = served.client("developer")
-    bodies = (Bundle("predict one").to_bytes(), Bundle("predict two").to_bytes())
+    bodies = (command("predict one"), command("predict two"))
     for body in bodies:
         assert hand_in(developer, meter, body=body, params={"once": True}).status_code == 202
     run_all(served)

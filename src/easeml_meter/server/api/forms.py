@@ -1,41 +1,60 @@
-"""Forms with files (`curl --form`), where a route takes a tar or a file as its whole body.
+"""Forms with files (`curl --form`): submissions, and files where a route also takes a whole body.
 
-A form is turned into what the route takes anyway, so everything behind it knows one kind of body:
-the same files are the same submission, whichever way they came.
+A submission becomes an archive, so everything behind it knows one kind of body. Nothing of a form
+touches the disk.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, NamedTuple
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.bundle import MOST_FILES
 from easeml_meter.server.api.common import body_of
+from easeml_meter.server.limits import streamed
 from easeml_meter.server.settings import Settings
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
-from easeml_meter.tables.multipart import MEDIA_TYPE, Field, Malformed, boundary_of, read_form
 
-TAR = "application/x-tar"
+FORM = "multipart/form-data"
 FILE = "file"
 """The field of a form with one file."""
 _SUBMISSION = "test and validation (predictions), onnx, or command and files"
 _ONE = f"one file: --form {FILE}=@FILE"
 _WHOLE = ({"test", "validation"}, {"onnx"}, {"command"}, {"command", "files"})
 _FORMS = set[str]().union(*_WHOLE)
+_EXECUTABLE = "executable"
+_LONGEST_TEXT = 64 << 10
+
+
+class Field(NamedTuple):
+    """A field of a form."""
+
+    name: str
+    filename: str | None
+    """None: it is no file."""
+    content: bytes
 
 
 async def submission_of(request: Request, settings: Settings) -> bytes:
-    """Read a submission, as a tar or a form; return the tar.
+    """Read the form of a submission; return the archive of its files.
 
     Raises:
-        InvalidInput: it is a form of something else.
+        InvalidInput: it is a form of something else, or none.
     """
-    body, boundary = await _received(request, settings)
-    return body if boundary is None else await run_in_threadpool(packed, body, boundary)
+    if not _is_form(request):
+        kind = request.headers.get("content-type", "no type")[:80]
+        raise invalid("body", kind, f"a form ({FORM}) with {_SUBMISSION} needed")
+    stream, largest = streamed(request, settings.largest_body), settings.largest_body
+    fields = await read_form(request.headers, stream, largest, MOST_FILES, _SUBMISSION)
+    return await run_in_threadpool(packed, fields)
 
 
 async def file_of(request: Request, settings: Settings) -> tuple[bytes, str]:
@@ -44,35 +63,89 @@ async def file_of(request: Request, settings: Settings) -> tuple[bytes, str]:
     Raises:
         InvalidInput: it is a form of something else.
     """
-    body, boundary = await _received(request, settings)
-    if boundary is None:
-        return body, ""
-    return await run_in_threadpool(_only_file, body, boundary)
+    if not _is_form(request):
+        return await body_of(request, settings), ""
+    stream, largest = streamed(request, settings.largest_body), settings.largest_body
+    fields = await read_form(request.headers, stream, largest, 1, _ONE)
+    if [field.name for field in fields] != [FILE] or fields[0].filename is None:
+        given = fields[0].name[:80] if fields else "no field"
+        raise invalid("form", given, f"{_ONE} needed; options belong in the address")
+    return fields[0].content, fields[0].filename.rpartition("/")[2]
 
 
-async def _received(request: Request, settings: Settings) -> tuple[bytes, bytes | None]:
+def _is_form(request: Request) -> bool:
+    kind, _ = parse_options_header(request.headers.get("content-type", ""))
+    return kind == FORM.encode()
+
+
+class _Parser(MultiPartParser):
+    """Refuses a form that does not come to its end."""
+
+    whole = False
+
+    def on_end(self) -> None:
+        """Note that it came."""
+        self.whole = True
+
+    async def to_its_end(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """Read all of a form."""
+        async for piece in stream:
+            yield piece
+        if not self.whole:
+            raise MultiPartException("a form that ends too early")
+
+
+async def read_form(
+    headers: Headers, stream: AsyncGenerator[bytes, None], largest: int, most: int, wanted: str
+) -> list[Field]:
+    """Return the fields of a form of at most so many bytes, files and other fields.
+
+    Raises:
+        InvalidInput: it is none; `wanted` says what it should hold.
+    """
+    parser = _Parser(
+        headers, stream, max_files=most, max_fields=most + 1, max_part_size=_LONGEST_TEXT
+    )
+    parser.stream = parser.to_its_end(stream)
+    parser.spool_max_size = largest + 1  # what is longer would be written to the disk
     try:
-        boundary = boundary_of(request.headers.get("content-type", ""))
-    except Malformed as error:
-        raise _refused(error, _SUBMISSION) from None
-    return await body_of(request, settings), boundary
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise _refused(error.message, wanted) from None
+    try:
+        return [await _field(name, value) for name, value in form.multi_items()]
+    finally:
+        await form.close()
 
 
-def packed(body: bytes, boundary: bytes) -> bytes:
-    """Make the tar that a form stands for."""
-    fields = _read(body, boundary, MOST_FILES + 1, _SUBMISSION)  # one more: the command itself
+async def _field(name: str, value: str | UploadFile) -> Field:
+    if isinstance(value, str):
+        return Field(name, None, value.encode("utf-8", "surrogatepass"))
+    # Older curls write \\", newer ones %22 as browsers do.
+    return Field(name, (value.filename or "").replace("%22", '"'), await value.read())
+
+
+def packed(fields: Sequence[Field]) -> bytes:
+    """Return the archive that a form stands for."""
     files: dict[str, File] = {}
+    may_run = {field.content.decode() for field in fields if field.name == _EXECUTABLE}
     for field in fields:
-        name = _name_in_tar(field)
+        if field.name == _EXECUTABLE:
+            continue
+        name = _name_in_archive(field)
         if name in files:
             raise invalid("form", f"{field.name} twice", f"each once: {_SUBMISSION}")
-        files[name] = File(field.content)
-    _check_whole({field.name for field in fields})
+        executable = field.name == "files" and field.filename in may_run
+        files[name] = File(field.content, executable)
+        may_run -= {field.filename} if executable else set()
+    _check_whole({field.name for field in fields} - {_EXECUTABLE})
+    if may_run:
+        raise invalid(_EXECUTABLE, min(may_run)[:80], "the name of one of the files needed")
     return archive.pack(files)
 
 
 def _check_whole(given: set[str]) -> None:
-    """Refuse fields that are no submission: whoever sent a form is not told of files in a tar."""
+    """Refuse fields that are no submission: whoever sent a form is not told of other files."""
     if given in _WHOLE:
         return
     shown = ", ".join(sorted(given)) or "no field"
@@ -84,7 +157,7 @@ def _check_whole(given: set[str]) -> None:
     raise invalid("form", shown, f"one of these needed: {_SUBMISSION}")
 
 
-def _name_in_tar(field: Field) -> str:
+def _name_in_archive(field: Field) -> str:
     if field.name not in _FORMS:
         where = "; options, such as model, belong in the address: ?model=NAME"
         raise invalid("form", field.name[:80], f"{_SUBMISSION} needed{where}")
@@ -96,28 +169,13 @@ def _name_in_tar(field: Field) -> str:
         return "model.onnx"
     if field.name == "files":
         return f"files/{field.filename}"
-    # What follows the first dot of the file's name says its format, as in a tar.
+    # What follows the first dot of the file's name says its format.
     _, dot, ending = field.filename.partition(".")
     return f"{field.name}{dot}{ending.rpartition('.')[2]}"
 
 
-def _only_file(body: bytes, boundary: bytes) -> tuple[bytes, str]:
-    fields = _read(body, boundary, 1, _ONE)
-    if [field.name for field in fields] != [FILE] or fields[0].filename is None:
-        given = fields[0].name[:80] if fields else "no field"
-        raise invalid("form", given, f"{_ONE} needed; options belong in the address")
-    return fields[0].content, fields[0].filename
-
-
-def _read(body: bytes, boundary: bytes, most: int, wanted: str) -> list[Field]:
-    try:
-        return read_form(body, boundary, most)
-    except Malformed as error:
-        raise _refused(error, wanted) from None
-
-
-def _refused(error: Malformed, wanted: str) -> InvalidInput:
-    return invalid("form", str(error), f"{wanted} needed")
+def _refused(reason: str, wanted: str) -> InvalidInput:
+    return invalid("form", reason, f"{wanted} needed")
 
 
 _BYTES = {"type": "string", "format": "binary"}
@@ -128,24 +186,30 @@ def _form(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def submission_body() -> dict[str, Any]:
-    """Document a submission: a tar, or a form."""
+    """Document the form of a submission."""
+    names = {"type": "array", "items": {"type": "string"}}
     form = _form(
         {
             "test": _BYTES | {"description": "Predictions on the test set."},
             "validation": _BYTES | {"description": "Predictions on the validation set."},
             "onnx": _BYTES | {"description": "A model, in place of predictions."},
             "command": {"type": "string", "description": "A command line, with its files."},
-            "files": {"type": "array", "items": _BYTES, "description": "Files of the command."},
+            "files": {
+                "type": "array",
+                "items": _BYTES,
+                "description": "Files of the command, by their relative names.",
+            },
+            _EXECUTABLE: names | {"description": "Which of the files are executable."},
         },
         [],
     )
-    return _document({TAR: {"schema": _BYTES}, MEDIA_TYPE: form})
+    return _document({FORM: form})
 
 
 def file_body() -> dict[str, Any]:
     """Document a file: the body itself, or the field of a form."""
     form = _form({FILE: _BYTES}, [FILE])
-    return _document({"application/octet-stream": {"schema": _BYTES}, MEDIA_TYPE: form})
+    return _document({"application/octet-stream": {"schema": _BYTES}, FORM: form})
 
 
 def _document(content: dict[str, Any]) -> dict[str, Any]:

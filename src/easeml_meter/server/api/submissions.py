@@ -228,10 +228,10 @@ class SubmissionChecked(BaseModel):
     openapi_extra=submission_body() | documented_query(SubmissionAsked),
 )
 async def submit(request: Request, given: AskedHere) -> Response:
-    """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command and files/NAME.
+    """Hand in a form with the files `test` and `validation`, `onnx`, or `command` and `files`.
 
-    Or a form with the files `test` and `validation`, with `onnx`, or with `command` and `files`.
-    `command` is a command line, which is run where the files are. Predictions are answered at
+    `command` is a command line, which is run where the files are; `executable` names those of them
+    that are executable. Predictions are answered at
     once. The answer to a model is waited for as long as `wait` says.
     """
     asked, actor, space = given
@@ -273,7 +273,7 @@ async def check_submission(
     space: WorkspaceHere,
     matching: MatchingHere,
 ) -> dict[str, Any]:
-    """Say how the same tar or form would be understood, without submitting it. This costs nothing.
+    """Say how the same form would be understood, without submitting it. This costs nothing.
 
     No label of the test set is looked at, and no model is run.
     """

@@ -12,6 +12,7 @@ from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
+from easeml_meter.server.api.forms import submission_of
 from easeml_meter.server.api.submissions import MatchingHere, Model, NoteLink, NoteText
 from easeml_meter.server.api.validation import Suffix
 from easeml_meter.server.api.validation import validation_file as file_of_validation
@@ -46,10 +47,10 @@ async def submit(  # noqa: PLR0917
     note: NoteText = "",
     link: NoteLink = "",
 ) -> Response:
-    """Accept a submission, as the tar that the API takes; answer with a part of the page."""
+    """Accept a submission, as the form that the API takes; answer with a part of the page."""
     # Before the body is read, which may be large.
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
-    body = await body_of(visit.request, visit.settings)
+    body = await submission_of(visit.request, visit.settings)
 
     def accepted() -> Response:
         space = visit.site.space(meter)
@@ -79,7 +80,7 @@ async def check(
 ) -> Response:
     """Say how a submission is understood, without submitting it."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
-    body = await body_of(visit.request, visit.settings)
+    body = await submission_of(visit.request, visit.settings)
 
     def checked() -> Response:
         space = visit.site.space(meter)

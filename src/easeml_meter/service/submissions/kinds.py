@@ -1,4 +1,4 @@
-"""The kinds of submissions (predictions, ONNX, command, function), and the tar they come in.
+"""The kinds of submissions (predictions, ONNX, command, function), and the form they come in.
 
 Each kind is one class, and only this module knows them all: how a submission is checked, at no
 cost, before it is measured; how it travels to a server and waits there; and how what was kept of it
@@ -20,7 +20,7 @@ import pyarrow as pa
 from easeml_meter.conditions import Comparison
 from easeml_meter.core.model import Entry
 from easeml_meter.errors import invalid
-from easeml_meter.scoring.bundle import MOST_FILES, Bundle
+from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.scoring.comparing import compare
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.function import FunctionModel
@@ -46,6 +46,8 @@ from easeml_meter.tables.files import file_digest, stamp_of
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.source import Held, Source
 
+FormField = tuple[str, tuple[str | None, bytes]]
+"""Its name, and the name and content of its file; without a name it is text."""
 NO_TITLES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -69,11 +71,13 @@ class Submitted(Protocol):
     def files(self) -> dict[str, Source]:
         """Return the files that it is sent as, by the names that a server knows them by."""
 
-    def packed(self) -> bytes:
-        """Return the body that it is sent to a server as: a tar of its files."""
+    def form(self) -> list[FormField]:
+        """Return the fields of the form that it is sent to a server as."""
         for source in (files := self.files()).values():
             stamp_of(source)  # a file that cannot be read is named before anything is sent
-        return archive.pack({name: File(source.read_bytes()) for name, source in files.items()})
+        return [
+            (name.partition(".")[0], (name, source.read_bytes())) for name, source in files.items()
+        ]
 
     def options(self) -> dict[str, str]:
         """Return what goes into the query beside the body."""
@@ -253,6 +257,10 @@ class OnnxFile(Submitted):
         """Return the one file."""
         return {"model.onnx": self.path}
 
+    def form(self) -> list[FormField]:
+        """Return the one field."""
+        return [("onnx", file) for _, file in super().form()]
+
     @classmethod
     def unpack(cls, _body: bytes, files: Mapping[str, File], *_: object) -> OnnxFile | None:
         """Return the model in a body, or None if it holds something else."""
@@ -297,9 +305,14 @@ class Command(Submitted):
         """Return none: a bundle names its files itself."""
         return {}
 
-    def packed(self) -> bytes:
-        """Return the bundle, which is a tar already."""
-        return self.content()
+    def form(self) -> list[FormField]:
+        """Return the command line, the files, and the names of those that are executable."""
+        files = self.bundle.files
+        return [
+            ("command", (None, self.bundle.command.encode())),
+            *(("files", (file.name, file.content)) for file in files),
+            *(("executable", (None, file.name.encode())) for file in files if file.executable),
+        ]
 
     @classmethod
     def unpack(cls, body: bytes, files: Mapping[str, File], *_: object) -> Command | None:
@@ -352,10 +365,6 @@ MODELS: dict[str, type[Model]] = {each.kind: each for each in (OnnxFile, Command
 KINDS: tuple[type[PredictionFiles | Model], ...] = (PredictionFiles, *MODELS.values())
 """What a server takes, in the order in which a body is looked at."""
 
-_WANTED = (
-    "a tar of test.EXT and validation.EXT (predictions), of model.onnx, or of command and its files"
-)
-
 
 def unpack(
     body: bytes,
@@ -363,18 +372,18 @@ def unpack(
     limits: TableLimits | None = None,
     titles: Mapping[str, str] = NO_TITLES,
 ) -> PredictionFiles | Model:
-    """Return what the body of a request holds.
+    """Return what the archive holds that the form of a request became.
 
     `matching` is for the rows of predictions, `limits` for the tables that they are read from,
     `titles` is what their sender calls the files.
 
     Raises:
-        InvalidInput: it is no archive, or one of other files; a model has no rows to match.
+        InvalidInput: it is of other files; a model has no rows to match.
     """
     try:
-        files = archive.unpack(body, MOST_FILES + 1)
+        files = archive.unpack(body)
     except archive.DamagedArchive as error:
-        raise invalid("body", str(error), _WANTED) from None
+        raise invalid("body", str(error), "an archive of a form's files") from None
     for kind in KINDS:
         if (found := kind.unpack(body, files, matching, limits, titles)) is None:
             continue
@@ -382,7 +391,8 @@ def unpack(
             needed = "ids and missing rows are a matter of predictions"
             raise invalid("submission", "a model", needed)
         return found
-    raise invalid("body", "a tar of other files", _WANTED)
+    wanted = "test.EXT and validation.EXT (predictions), model.onnx, or command and its files"
+    raise invalid("form", "other files", wanted)
 
 
 def model_kept(suffix: str) -> type[Model] | None:

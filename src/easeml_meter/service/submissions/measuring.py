@@ -476,7 +476,7 @@ def room_of_curve(spec: MeterSpec, validation: ValidationSet) -> int:
 
 def split_curve(corpus: Corpus, content: bytes) -> tuple[bytes, Score]:
     """Return the bytes of a submission, and the curve that was kept with it."""
-    files = archive.unpack(content, 2)
+    files = archive.unpack(content)
     curve = RocCurve.from_bytes(corpus, files[_CURVE].content)
     return files[_SUBMISSION].content, Score(curve, curve.counted)
 

@@ -57,7 +57,8 @@ const meter = (() => {
     };
     request.open("POST", address);
     for (const [name, value] of Object.entries(headers())) request.setRequestHeader(name, value);
-    request.setRequestHeader("Content-Type", "application/octet-stream");
+    const kind = "application/octet-stream";
+    if (!(body instanceof FormData)) request.setRequestHeader("Content-Type", kind);
     request.upload.onprogress = (event) => {
       if (event.lengthComputable) bar.value = event.loaded / event.total;
     };
@@ -104,28 +105,6 @@ if (live) {
   };
   document.addEventListener("visibilitychange", follow);
   follow();
-}
-
-// A tar of files, as blobs: nothing is read into memory.
-function tar(files) {
-  const parts = [];
-  for (const [name, file] of files) {
-    const block = new Uint8Array(512);
-    const put = (text, at) => block.set(new TextEncoder().encode(text), at);
-    put(name, 0);
-    put("0000644\0", 100);
-    put("0000000\0", 108);
-    put("0000000\0", 116);
-    put(`${file.size.toString(8).padStart(11, "0")}\0`, 124);
-    put("00000000000\0", 136);
-    put("        ", 148);
-    put("0", 156);
-    put("ustar\u000000", 257);
-    const sum = block.reduce((total, byte) => total + byte, 0);
-    put(`${sum.toString(8).padStart(6, "0")}\0 `, 148);
-    parts.push(block, file, new Uint8Array((512 - (file.size % 512)) % 512));
-  }
-  return new Blob([...parts, new Uint8Array(1024)]);
 }
 
 // A file that is dropped on its place is chosen.
@@ -203,9 +182,12 @@ document.addEventListener("submit", (event) => {
   }
   // Refusals call files as their sender does.
   for (const [name, file] of files) query.append(`${name}_name`, file.name.slice(-200));
-  const named = files.map(([name, file]) => [name + ending(file), file]);
-  if (form.dataset.upload === "file") query.append("suffix", ending(files[0][1]).slice(1));
-  const body = form.dataset.upload === "tar" ? tar(named) : files[0][1];
+  let body = files[0][1];
+  if (form.dataset.upload === "file") query.append("suffix", ending(body).slice(1));
+  else {
+    body = new FormData();
+    for (const [name, file] of files) body.append(name, file, name + ending(file));
+  }
   const address = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
   meter.send(form, `${address}?${query}`, body);
 });
