@@ -15,6 +15,7 @@ from tests.cli.workbench import (
     animals,
 )
 from tests.live import Live
+from tests.storage.examples import stored
 
 from easeml_meter.storage import schema
 
@@ -84,7 +85,7 @@ class Admins(Office):
     def snapshot(self) -> dict[str, Any]:
         with self.site.served.site.reading() as books:
             tables = (schema.users, schema.tokens, schema.audit)
-            return {each.name: books.select(each) for each in tables}
+            return {each.name: stored(books, each) for each in tables}
 
     def new_token(self, *options: object) -> Any:
         return self.json("token", "new", "--name", "ci", *options)

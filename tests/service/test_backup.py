@@ -13,6 +13,7 @@ from typing import IO, Any
 from unittest import mock
 
 import pytest
+from tests.storage.examples import stored
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import stamp
@@ -125,7 +126,7 @@ def brought(site: Site, path: Path, **options: Any) -> Restored:
 def rows_of(site: Site, leave_out: tuple[str, ...] = ("audit", "deliveries")) -> dict[str, Any]:
     with site.reading() as books:
         return {
-            table.name: books.select(table, order=tuple(table.primary_key.columns))
+            table.name: sorted(stored(books, table), key=repr)
             for table in schema.metadata.sorted_tables
             if table.name not in leave_out
         }
@@ -436,7 +437,7 @@ class TestNoAnswerIsForgotten:
         room.submit(0, model="a")
         with site.reading() as books:
             tables = [t for t in schema.metadata.sorted_tables if t.name != "alembic_version"]
-            copied = {table: books.select(table) for table in tables}
+            copied = {table: stored(books, table) for table in tables}
         for name in "bcd":
             room.submit(1, model=name)
         room.meter.release()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from sqlalchemy import Table
+
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
     Entry,
@@ -49,3 +51,8 @@ def write(store: Store, *deeds: Callable[[Books], object]) -> None:
     with store.writing() as books:
         for deed in deeds:
             deed(books)
+
+
+def stored(books: Books, table: Table) -> list[dict[str, Any]]:
+    """Return the rows of a table as they lie in the database."""
+    return [row._asdict() for row in books.connection.execute(table.select())]

@@ -18,7 +18,7 @@ from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
 from easeml_meter.storage.books import Books
-from easeml_meter.storage.books.tokens import Holder
+from easeml_meter.storage.books.users import Holder
 
 TOKEN_PREFIX = "emt_"  # noqa: S105 - what a token looks like, not one
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from easeml_meter.core.model import Entry, HandOver, Promotion
 from easeml_meter.storage.files import Files
-from easeml_meter.storage.schema import values
+from easeml_meter.storage.schema import columns_of
 
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
@@ -150,7 +150,7 @@ def _checked(row: Row) -> Row:
 
 
 def _line(row: Entry | HandOver | Promotion) -> str:
-    return json.dumps({"format": _FORMAT, **values(row)}, sort_keys=True)
+    return json.dumps({"format": _FORMAT, **columns_of(row)}, sort_keys=True)
 
 
 def _read(line: str) -> dict[str, Any]:

@@ -271,6 +271,6 @@ deliveries = sa.Table(
 )
 
 
-def values(row: Any) -> dict[str, Any]:
-    """Return a row's columns by name, as they are: `asdict` copies them one by one."""
+def columns_of(row: Any) -> dict[str, Any]:
+    """Return a value's columns by name, as they are: `asdict` would copy them one by one."""
     return {name: getattr(row, name) for name in row.__slots__}

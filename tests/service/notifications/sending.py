@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.service.helpers import Clock
+from tests.storage.examples import stored
 
 from easeml_meter.core.notifications import Delivery, Undelivered
 from easeml_meter.core.people import Role
@@ -47,7 +48,7 @@ def clock_of(site: Site) -> Clock:
 def states(site: Site) -> list[str]:
     """Return where each message stands."""
     with site.reading() as books:
-        return [row["state"] for row in books.select(schema.deliveries)]
+        return [row["state"] for row in stored(books, schema.deliveries)]
 
 
 def deliver_due(site: Site, send: Send, *, emails: bool = False, others: bool = True) -> int:

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.notifications import Delivery, DeliveryState
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository, columns_of
+from easeml_meter.storage.books.repository import Repository
 
 
 class Deliveries(Repository):
@@ -19,7 +19,7 @@ class Deliveries(Repository):
 
     def add(self, delivery: Delivery) -> None:
         """Enter a message that is to be sent."""
-        self._connection.execute(schema.deliveries.insert(), columns_of(delivery))
+        self._add(schema.deliveries, [delivery])
 
     def get(self, identifier: str) -> Delivery | None:
         """Return a message, or None if there is none."""
@@ -43,7 +43,7 @@ class Deliveries(Repository):
         table = schema.deliveries
         # Of two senders, one of which was taken for dead, the slower must not undo a "sent".
         open_ = (table.c.id == delivery.id) & (table.c.state == str(DeliveryState.WAITING))
-        self._connection.execute(table.update().where(open_), columns_of(delivery))
+        self._connection.execute(table.update().where(open_), schema.columns_of(delivery))
 
     def forget(self, before: str) -> None:
         """Remove the records of old messages."""

@@ -1,15 +1,18 @@
-"""Entries in the books: the answers that were given, only ever added."""
+"""Answers, the accounts folded from them, and hand-overs."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from easeml_meter.core.model import Entry
+from easeml_meter.core.history import Folded
+from easeml_meter.core.ledger import Account
+from easeml_meter.core.model import Entry, HandOver, HandOverRequest
+from easeml_meter.core.signals import State
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository
 
@@ -81,3 +84,95 @@ def _told_to() -> sa.Select[Any]:
         table.c.told_at > sa.bindparam("since"),
     )
     return chosen.with_only_columns(table.c.token, table.c.told_at).order_by(table.c.told_at)
+
+
+class Accounts(Repository):
+    """Each tenant's history folded, by test set, written with the entry that it ends at.
+
+    It is a copy of what the entries say, so that an answer need not read them all. The audit
+    compares both.
+    """
+
+    def all(self, meter: str, generation: int) -> dict[int, Folded]:
+        """Return the accounts of a test set by tenant, as they were stored."""
+        given = {"meter": meter, "generation": generation}
+        return _found(self._connection.execute(_stored(), given))
+
+    def complete(self, meter: str, generation: int) -> dict[int, Folded]:
+        """Return the accounts that hold all entries of their tenant; others were left behind.
+
+        One index lookup for each tenant, however long its history.
+        """
+        given = {"meter": meter, "generation": generation}
+        return _found(self._connection.execute(_complete(), given))
+
+    def put(self, meter: str, generation: int, folded: Iterable[Folded]) -> None:
+        """Store accounts in the place of older ones."""
+        place = {"meter": meter, "generation": generation}
+        self._put(
+            schema.accounts,
+            [
+                place | {"tenant": each.account.tenant, "step": each.step, "folded": _written(each)}
+                for each in folded
+            ],
+        )
+
+
+def _found(rows: Iterable[Sequence[Any]]) -> dict[int, Folded]:
+    return {tenant: _read(tenant, step, folded) for tenant, step, folded in rows}
+
+
+_KEY = ("meter", "generation", "tenant")
+
+
+@cache
+def _stored() -> sa.Select[Any]:
+    table = schema.accounts
+    same = (table.c[name] == sa.bindparam(name) for name in ("meter", "generation"))
+    return sa.select(table.c.tenant, table.c.step, table.c.folded).where(*same)
+
+
+@cache
+def _complete() -> sa.Select[Any]:
+    table, entries = schema.accounts, schema.entries
+    own = (entries.c[name] == table.c[name] for name in _KEY)
+    last = sa.select(sa.func.max(entries.c.step)).where(*own).correlate(table).scalar_subquery()
+    return _stored().where(table.c.step == sa.func.coalesce(last, 0))
+
+
+def _written(folded: Folded) -> dict[str, Any]:
+    account = folded.account
+    return {"steps": account.steps, "state": schema.columns_of(account.state)}
+
+
+def _read(tenant: int, step: int, row: dict[str, Any]) -> Folded:
+    return Folded(Account(tenant, row["steps"], State(**row["state"])), step)
+
+
+class HandOvers(Repository):
+    """Hand-overs between the tenants of a meter; each counts for one test set."""
+
+    def add(self, handover: HandOver) -> None:
+        """Record that a checkpoint was handed over."""
+        self._add(schema.handovers, [handover])
+
+    def all(self, meter: str, generation: int) -> list[HandOver]:
+        """Return the hand-overs while a test set was in use, the oldest first."""
+        which = {"meter": meter, "generation": generation}
+        return self._values(schema.handovers, HandOver, "at", "giver", "receiver", **which)
+
+    def request(self, request: HandOverRequest) -> None:
+        """Enter a request, or replace it by one to which more tenants have agreed."""
+        self.withdraw(request)
+        self._add(schema.handover_requests, [request])
+
+    def requests(self, meter: str, generation: int) -> list[HandOverRequest]:
+        """Return the requests that wait, the oldest first."""
+        table, which = schema.handover_requests, {"meter": meter, "generation": generation}
+        return self._values(table, HandOverRequest, "at", "giver", "receiver", **which)
+
+    def withdraw(self, request: HandOverRequest) -> None:
+        """Remove a request, if it is there."""
+        table = schema.handover_requests
+        key = [column == getattr(request, column.name) for column in table.primary_key]
+        self._connection.execute(table.delete().where(*key))

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from easeml_meter.core.model import MeterRecord, TestSet, ValidationSet
 from easeml_meter.errors import NotFound, StorageError
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository, columns_of
+from easeml_meter.storage.books.repository import Repository
 
 Overview = tuple[MeterRecord, list[TestSet], ValidationSet | None]
 
@@ -21,7 +21,7 @@ class Meters(Repository):
 
     def add(self, meter: MeterRecord) -> None:
         """Enter a new meter."""
-        self._connection.execute(schema.meters.insert(), columns_of(meter))
+        self._add(schema.meters, [meter])
 
     def get(self, identifier: str | None = None) -> MeterRecord:
         """Return a meter by its id, or the only one of an embedded database.

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from easeml_meter.storage.schema import columns_of
+
 Value = TypeVar("Value")
 
 
@@ -58,8 +60,3 @@ def query(
     columns = (table.c[field.name] for field in fields(kind))
     where = (table.c[name] == sa.bindparam(name) for name in names)
     return sa.select(*columns).where(*where).order_by(*(table.c[name] for name in order))
-
-
-def columns_of(value: Any) -> dict[str, Any]:
-    """Return a value's columns by name, as they are: `asdict` would copy them one by one."""
-    return {name: getattr(value, name) for name in value.__slots__}
