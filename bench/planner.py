@@ -11,15 +11,12 @@ from scipy.special import betainc, gammaln
 
 from bench import Benchmark
 from easeml_meter.core.questions.comparison import Setting, compare, compare_forms, labels_by_steps
-from easeml_meter.core.questions.planning import required_labels, supported_steps
+from easeml_meter.core.questions.planning import plan_of, required_labels, supported_steps
 from easeml_meter.server.web.planner import (
     DEFAULTS,
     answer_to,
     compared,
-    drawn,
-    formed,
     grid,
-    planned,
     spec_of,
 )
 from easeml_meter.spec import MeterSpec
@@ -85,7 +82,7 @@ Found = TypeVar("Found")
 
 def _fresh(ask: Callable[[], Found]) -> Found:
     """Ask a planner that has not been asked before."""
-    for cached in (tails.worst_upper_tail, counting.log_models, planned, formed, compared, drawn):
+    for cached in (tails.worst_upper_tail, counting.log_models, plan_of, compared):
         cached.cache_clear()
     return ask()
 

@@ -148,8 +148,6 @@ async def the_workspace(request: Request, caller: CallerHere, meter: MeterKey) -
 
 UserHere = Annotated[str, Depends(the_user)]
 """The id of the user that the path names."""
-MeterHere = Annotated[str, Depends(the_meter)]
-"""The id of the meter that the path names."""
 ActorHere = Annotated[Actor, Depends(at_meter)]
 """Who asks at `/meters/{meter}/...`; the use case decides what they may do."""
 TenantActorHere = Annotated[Actor, Depends(at_tenant)]

@@ -23,9 +23,8 @@ from easeml_meter.core.questions.comparison import (
 from easeml_meter.core.questions.edges import reachable_with_default_bands, with_another_edge
 from easeml_meter.core.questions.planning import (
     Plan,
+    plan_of,
     reachable_tolerance,
-    required_labels,
-    supported_steps,
 )
 from easeml_meter.core.questions.sketch import sketch
 from easeml_meter.errors import InvalidInput, invalid
@@ -80,6 +79,9 @@ LOSSES = ("0-1", "absolute", "squared", "brier")
 _MORE = "meter plan takes more"
 _MOST_LABELS = 10**8
 _LONGEST = 300
+
+Comparison = tuple[tuple[Form, ...], tuple[MeterPrices, ...], str, str]
+"""The forms, all meters, why there is no comparison, and the chart."""
 
 
 @dataclass(frozen=True)
@@ -209,16 +211,8 @@ def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     plan = _answered(asked, spec)
     spec = plan.spec
     setting = _setting(spec, single)
-    found: tuple[Form, ...] = ()
-    rows: tuple[MeterPrices, ...] = ()
-    chart = problem = ""
-    try:
-        found = formed(setting, spec.steps)
-        rows, chart = compared(setting, spec.steps), drawn(setting, spec.steps, plan.labels)
-    except InvalidInput as error:
-        problem = str(error)
-    another = with_another_edge(spec)
-    return PlannerAnswer(_want(asked), plan, price, another, found, rows, problem, chart)
+    comparison = compared(setting, spec.steps, plan.labels)
+    return PlannerAnswer(_want(asked), plan, price, with_another_edge(spec), *comparison)
 
 
 def spec_of(asked: Mapping[str, str]) -> MeterSpec:
@@ -237,32 +231,20 @@ def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
     """Find out what was asked for."""
     want = _want(asked)
     if want == "labels":
-        return planned(spec)
+        return plan_of(spec)
     labels = read(asked, "labels", int, "a whole number: the labels you have")
     if not 1 <= labels <= _MOST_LABELS:
         raise invalid("labels", labels, f"1 to {_MOST_LABELS:,} here; meter plan takes more")
     if want == "tolerance":
         return reached(spec, labels, by_default=not (asked["edges"] or asked["signals"]))
-    return supported(spec, labels)
+    most = MOST_WITH_CEILING if spec.ceiling is not None else MOST_STEPS
+    if not spec.tenants and plan_of(spec.replace(steps=most)).labels <= labels:
+        allowed = f"fewer here: they give {most:,} answers or more; meter plan counts on"
+        raise invalid("labels", labels, allowed)
+    return plan_of(spec, labels)
 
 
 # The same questions come again: with a price, from a link, and from the page without scripts.
-@lru_cache(maxsize=500)
-def planned(spec: MeterSpec) -> Plan:
-    """Plan a meter."""
-    return required_labels(spec)
-
-
-@lru_cache(maxsize=500)
-def supported(spec: MeterSpec, labels: int) -> Plan:
-    """Plan as many steps as labels support."""
-    most = MOST_WITH_CEILING if spec.ceiling is not None else MOST_STEPS
-    if not spec.tenants and planned(spec.replace(steps=most)).labels <= labels:
-        allowed = f"fewer here: they give {most:,} answers or more; meter plan counts on"
-        raise invalid("labels", labels, allowed)
-    return supported_steps(spec, labels)
-
-
 @lru_cache(maxsize=500)
 def reached(spec: MeterSpec, labels: int, *, by_default: bool) -> Plan:
     """Plan the smallest tolerance that labels support, with the default bands for it or others."""
@@ -272,22 +254,15 @@ def reached(spec: MeterSpec, labels: int, *, by_default: bool) -> Plan:
 
 
 @lru_cache(maxsize=500)
-def formed(setting: Setting, steps: int) -> tuple[Form, ...]:
-    """Plan the forms of the regular meter with one tolerance."""
-    return compare_forms(dict(lines(setting, steps))["regular, uniform"], setting.ceiling)
-
-
-@lru_cache(maxsize=500)
-def compared(setting: Setting, steps: int) -> tuple[MeterPrices, ...]:
-    """Plan all meters."""
-    return compare(setting, steps)
-
-
-@lru_cache(maxsize=500)
-def drawn(setting: Setting, steps: int, labels: int) -> str:
-    """Draw all meters, and the one asked for."""
-    at = grid(steps)
-    return labels_svg(at, {"": sketch(setting, at)}, steps, labels)
+def compared(setting: Setting, steps: int, labels: int) -> Comparison:
+    """Plan all meters, and draw them beside the one asked for."""
+    forms: tuple[Form, ...] = ()
+    try:
+        forms = compare_forms(dict(lines(setting, steps))["regular, uniform"], setting.ceiling)
+        rows, at = compare(setting, steps), grid(steps)
+        return forms, rows, "", labels_svg(at, {"": sketch(setting, at)}, steps, labels)
+    except InvalidInput as error:
+        return forms, (), str(error), ""
 
 
 def grid(steps: int) -> list[int]:
