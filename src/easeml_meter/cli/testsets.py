@@ -29,7 +29,7 @@ from easeml_meter.cli.common import (
 from easeml_meter.errors import Denied, invalid
 
 if TYPE_CHECKING:
-    from easeml_meter.core.model import LabelRequest, TestSet, Wanted
+    from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet, Wanted
     from easeml_meter.meter import MeterVerbs
     from easeml_meter.tables.memory import Data
 
@@ -423,3 +423,49 @@ def release(place: MeterPlace, as_json: bool) -> None:
         next_step(place, seal_step(meter.spec), reader="labelers")
     else:
         next_step(place, "history")
+
+
+@click.group()
+def validation() -> None:
+    """The validation set: hand in the first one, replace it."""
+
+
+@validation.command(name="set")
+@file_argument("file")
+@click.option("--label", help="Name of the label column. None for a loss made of scores.")
+@click.option("--id", "id_column", help="Name of the id column, to join predictions by.")
+@click.option("--cluster", help="Column that says which rows belong together, for --clusters.")
+@place_options
+@json_option
+def set_(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
+    """Hand in the first validation set."""
+    meter = open_meter(place)
+    _show(place, meter, meter.set_validation(file, **options), as_json)
+
+
+@validation.command()
+@file_argument("file")
+@click.option("--label", help="Name of the label column. Default: as before.")
+@click.option("--id", "id_column", help='Name of the id column; "" for none. Default: as before.')
+@click.option("--cluster", help="Column that says which rows belong together. Default: as before.")
+@place_options
+@json_option
+def replace(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
+    """Replace the validation set; this takes effect with the next submission."""
+    meter = open_meter(place)
+    _show(place, meter, meter.replace_validation(file, **options), as_json)
+
+
+def _show(place: MeterPlace, meter: MeterVerbs, given: ValidationSet, as_json: bool) -> None:
+    from easeml_meter.core.lifecycle import Phase
+
+    if as_json:
+        echo_json({"validation_set": given.number, "rows": given.rows})
+        return
+    click.echo(f"validation set {given.number}: {given.rows:,} rows, used from the next submission")
+    if meter.generations[-1].phase is Phase.REQUESTED:
+        next_step(place, seal_step(meter.spec), reader="labelers")
+    elif given.number == 1 and meter.spec.inputs == "public":
+        next_step(place, "testset inputs --out inputs.parquet")
+    else:
+        next_step(place, submit_step(meter.spec))
