@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from easeml_meter.core.history import Folded, Histories, MeterState, fold, session_view, spec_of
+from easeml_meter.core.history import Folded, Histories, MeterState, fold, session_view
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet
-from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import answer_named
-from easeml_meter.spec import Count, MeterSpec
+from easeml_meter.spec import MeterSpec
 
 ENTRY = Entry("m", 1, 1, 1, "1", "model", "s", 1, "d", "0", "", "2026-01-01")
 
@@ -78,18 +77,6 @@ def test_who_shares_a_history_draws_on_all_of_it() -> None:
     assert [after.account(tenant).steps for tenant in (1, 2, 3)] == [3, 3, 0]
 
 
-@pytest.mark.parametrize("count", Count)
-def test_a_session_promises_by_the_count_that_its_test_set_was_planned_with(count: Count) -> None:
-    """One from before edges were left out near the ceiling promises nothing above it."""
-    spec = MeterSpec.uniform(tolerance=0.05, steps=2, delta=0.05, ceiling=0.3)
-    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=3000, count=count)
-    state = MeterState.of(MeterRecord("m", "m", spec.to_mapping(), ""), [test_set], None)
-    view = session_view(state, test_set, [], Account(1))
-    promised = rules_of(spec_of(spec, test_set)).least_above
-    assert (promised is None) is (count is Count.ALL)
-    assert ("then its true loss is at least 0.25" in view.promise) is (promised is not None)
-
-
 @pytest.mark.parametrize(
     ("steps", "number", "together"),
     [
@@ -104,10 +91,7 @@ def test_a_later_window_is_promised_what_it_shares_with_others_of_its_delta(
 ) -> None:
     """It is none of the first ones, of which alone the promise of its session spoke."""
     spec = MeterSpec.uniform(tolerance=0.05, steps=steps, delta=0.05, window=3, inputs="public")
-    sets = [
-        TestSet("m", each, Phase.ACTIVE, 1, "", rows=3000, count=spec.count)
-        for each in range(1, number + 1)
-    ]
+    sets = [TestSet("m", each, Phase.ACTIVE, 1, "", rows=3000) for each in range(1, number + 1)]
     state = MeterState.of(MeterRecord("m", "m", spec.to_mapping(), ""), sets, None)
     view = session_view(state, sets[-1], [], Account(1))
     assert view.promise.startswith(f"With probability at least 0.95, {together}, each model's loss")

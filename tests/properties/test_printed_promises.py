@@ -120,7 +120,7 @@ def play(
     `edges` says which ones are drawn, where they are.
     """
     size = required_labels(spec).labels
-    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=size, count=spec.count)
+    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=size)
     state = MeterState.of(MeterRecord("m", "meter", spec.to_mapping(), ""), [test_set], None)
     ledger = ledger_of(spec, test_set)
     tenant = len(spec.tenants) or 1  # the last team: others were answered before it

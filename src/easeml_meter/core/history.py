@@ -57,12 +57,12 @@ class MeterState:
     @property
     def promise(self) -> str:
         """What is promised of the current test set."""
-        return _promise_of(self.spec, self.current)
+        return promise_of(self.spec, self.current.number)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What that rests on."""
-        return assumptions_of(spec_of(self.spec, self.current))
+        return assumptions_of(self.spec.of_test_set(self.current.number))
 
     @property
     def archived(self) -> bool:
@@ -169,28 +169,10 @@ def ledger_of(spec: MeterSpec, generation: TestSet) -> Ledger:
     """Open the ledger of a delivered test set."""
     if generation.rows is None:
         raise WrongPhase(f"test set {generation.number} was not delivered yet")
-    found = spec_of(spec, generation)
+    found = spec.of_test_set(generation.number)
     # Of a score such as recall, the planned positives: sealing has checked that so many are there,
     # and how many more there are is nobody's business. With a judge, the planned labels.
     return _ledger(found, plan_of(found).size if found.sized else generation.rows)
-
-
-def spec_of(spec: MeterSpec, generation: TestSet) -> MeterSpec:
-    """Return the specification in force for a test set: it keeps the count it was planned with.
-
-    One that was topped up has steps of its own.
-    """
-    return _kept(spec, generation).of_test_set(generation.number)
-
-
-def _kept(spec: MeterSpec, generation: TestSet) -> MeterSpec:
-    """Return a meter's specification with the count that a test set was planned with."""
-    return spec if spec.count is generation.count else spec.replace(count=generation.count)
-
-
-def _promise_of(spec: MeterSpec, generation: TestSet) -> str:
-    """Say what is promised of a test set, together with its top-up."""
-    return promise_of(_kept(spec, generation), generation.number)
 
 
 _ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
@@ -343,7 +325,7 @@ def signal_of(
         rules = rules.merging(loss)
     least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
     return Signal(
-        spec=rules.spec,  # with the count that the test set was planned with
+        spec=rules.spec,
         answer=answer,
         step=shown_step(ledger.spec, entry),
         generation=entry.generation,
@@ -394,7 +376,7 @@ def session_view(
     `earlier` are windows of a rolling test set whose answers are shown before those of this one;
     `shared` are the entries of all tenants, where `handovers` join its history with others.
     """
-    spec = spec_of(state.spec, test_set)
+    spec = state.spec.of_test_set(test_set.number)
     signals: list[Signal] = []
     left = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
@@ -423,7 +405,7 @@ def session_view(
         signals=tuple(signals),
         battery=battery,
         steps_left=left,
-        promise=_promise_of(state.spec, test_set),
+        promise=promise_of(state.spec, test_set.number),
         assumptions=assumptions_of(spec),
         retrospective=truths,
         submitters=tuple(

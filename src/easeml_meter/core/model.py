@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from easeml_meter.checks import known
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.spec import Count
 
 
 class Event(StrEnum):
@@ -165,13 +164,10 @@ class TestSet:
     reason: str | None = None
     """Why it was asked for, in the labelers' words."""
     deadline: str | None = None
-    count: Count = Count.ALL
-    """Which histories its plan counts; it stays so, whatever later versions count."""
 
     def __post_init__(self) -> None:
-        # Databases and backups hold the words.
+        # Databases and backups hold the word.
         object.__setattr__(self, "phase", Phase(self.phase))
-        object.__setattr__(self, "count", Count(self.count))
 
     @property
     def needs_labels(self) -> bool:
@@ -206,7 +202,6 @@ class TestSet:
             "phase": str(self.phase),
             "rows": self.rows,
             "labels_needed": self.labels_needed,
-            "count": str(self.count),
             "changed_at": self.changed_at,
             "columns": manifest["columns"],
             "label": manifest["label"]["name"],
@@ -232,7 +227,6 @@ class TestSet:
             changed_at=data["changed_at"],
             rows=data["rows"],
             manifest=manifest,
-            count=Count(data["count"]),
         )
 
 
@@ -259,7 +253,6 @@ class LabelRequest:
         return {
             "generation": asked.number,
             "labels_needed": asked.labels_needed,
-            "count": str(asked.count),
             "labels_here": self.labels_here,
             "reason": asked.reason,
             "deadline": asked.deadline,
@@ -281,7 +274,6 @@ class LabelRequest:
             changed_at=data["since"],
             reason=data["reason"],
             deadline=data["deadline"],
-            count=Count(data["count"]),
         )
         own = {"meter": meter, "generation": number, "digest": "", "blob": ""}
         parts = (Part(**known(Part, each, **own)) for each in data["parts"])

@@ -168,7 +168,6 @@ class Signal(Shown):
             "true_loss_at_most": self.true_loss_at_most,
             "confidence": self.confidence,
             "promise": self.promise,
-            "count": self.spec.count,
             "model": self.model,
             "step": self.step,
             "generation": self.generation,
@@ -428,8 +427,6 @@ class Audit(Shown):
 
 def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
     """Read what `Signal.to_dict` gave; the specification says the rest."""
-    if data.get("count", spec.count) != spec.count:  # the test set keeps that of its plan
-        spec = spec.replace(count=data["count"])
     spec = spec.of_test_set(data["generation"])
     return Signal(
         spec=spec,

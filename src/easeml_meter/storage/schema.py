@@ -39,7 +39,6 @@ generations = sa.Table(
     sa.Column("changed_at", sa.String(32), nullable=False),
     sa.Column("reason", sa.String(500)),
     sa.Column("deadline", sa.String(32)),
-    sa.Column("count", sa.String(16), nullable=False),
     sa.UniqueConstraint("meter", "fingerprint"),
     # The same rows are one test set with one budget, whatever meter they are given to.
     sa.Index("generations_by_fingerprint", "fingerprint", unique=True),

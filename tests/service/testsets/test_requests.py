@@ -18,13 +18,10 @@ from tests.service.helpers import (
     small_spec,
 )
 
-from easeml_meter.core.history import ledger_of
-from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import LabelRequest, TestSet
 from easeml_meter.core.people import Role
-from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.views import Signal, signal_from_json
+from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     Denied,
     FilesUnusable,
@@ -40,8 +37,6 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.testsets import requests
-from easeml_meter.service.testsets.release import retrospective
-from easeml_meter.spec import Count
 from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.journal import Journal
 
@@ -285,68 +280,3 @@ def test_nothing_is_released_while_the_journal_does_not_say_that_it_was_retired(
     session.meter.release()
     (journal,) = (tmp_path / "meter").rglob("*.journal")
     assert journal.read_text(encoding="utf-8").count('"retired"') == 1
-
-
-def test_a_test_set_keeps_its_count_and_the_next_one_says_what_changed(tmp_path: Path) -> None:
-    """As in a meter made before: its test set in use was planned by counting all histories."""
-    spec = small_spec(count="consistent", signals=4, edges=[0.1, 0.65, 0.7])
-    every = spec.replace(count="all")
-    session = make_session(tmp_path, spec, size=required_labels(every).labels)
-    space = session.meter.workspace
-    with space.writing() as books:
-        (active,) = books.testsets.all(session.meter.generations[0].meter)
-        assert active.count is Count.CONSISTENT
-        books.testsets.update(replace(active, count=Count.ALL))
-    with space.reading() as books:
-        state = space.state(books)
-    rows = state.current.rows
-    assert rows is not None
-    assert ledger_of(state.spec, state.current) == Ledger(every, rows)
-    assert session.meter.status().spec == every
-    session.meter.retire()
-    old, new = session.meter.generations
-    assert (old.count, new.count) == (Count.ALL, Count.CONSISTENT)
-    assert new.labels_needed == required_labels(spec).labels < required_labels(every).labels
-    (request,) = session.meter.requests()
-    assert request.test_set.reason == (
-        "This plan counts consistent histories of answers, the one of test set 1 counted all."
-    )
-    assert LabelRequest.from_json(new.meter, request.to_json()).test_set.count == new.count
-
-
-def test_an_answer_promises_what_the_count_of_its_test_set_covers(tmp_path: Path) -> None:
-    """Counting all histories, "above the ceiling" promises nothing, and no edge is left out."""
-    spec = small_spec(count="consistent", ceiling=0.5, tolerance=0.2, signals=2, edges=[0.4])
-    every = spec.replace(count="all")
-    rows = required_labels(every).labels
-    session = make_session(tmp_path, spec, size=rows)
-    with session.meter.workspace.writing() as books:
-        (active,) = books.testsets.all(session.meter.generations[0].meter)
-        books.testsets.update(replace(active, count=Count.ALL))
-    above = session.submit(rows, 0, model="above")
-    assert above.name == "above-ceiling"
-    assert above.spec == every
-    assert "true loss" not in above.promise
-    assert signal_from_json(above.to_dict(), spec).promise == above.promise
-    near = session.submit(rows * 45 // 100, 0, model="near")
-    assert (near.band, near.gap) == (2, (0.4, 1.0))
-    session.meter.retire()
-    session.meter.release()
-    record = retrospective(Actor.embedded(tenant=1), session.meter.workspace, 1)[1]
-    assert (record["gap"], record["truth"]["band"]) == ([0.4, 1.0], 2)
-
-
-def test_a_request_keeps_its_count_until_it_is_delivered(tmp_path: Path) -> None:
-    """It was made for the count of all histories: fewer labels would do now, but not for it."""
-    spec = small_spec(count="consistent", signals=4, edges=[0.1, 0.65, 0.7])
-    meter = Meter.create(tmp_path / "meter", spec, clock=Clock())
-    space = meter.workspace
-    with space.writing() as books:
-        (asked,) = books.testsets.all(meter.generations[0].meter)
-        books.testsets.update(replace(asked, count=Count.ALL))
-    fewer, more = (required_labels(spec.replace(count=count)).labels for count in Count)
-    with pytest.raises(InvalidInput, match="too few"):
-        deliver(meter, tmp_path, np.arange(fewer) % 2, seed=1)
-    deliver(meter, tmp_path, np.arange(more) % 2, seed=2)
-    assert meter.generations[-1].count is Count.ALL
-    meter.close()

@@ -64,8 +64,6 @@ class RequestShown(BaseModel):
 
     generation: int
     labels_needed: int
-    count: str
-    """Which histories of answers its plan counts: "consistent" or "all"."""
     labels_here: int
     reason: str | None
     deadline: str | None
@@ -118,8 +116,6 @@ class TestSetShown(BaseModel):
     rows: int | None
     """Examples, which the promise counts: rows, or clusters of rows."""
     labels_needed: int
-    count: str
-    """Which histories of answers its plan counts: "consistent" or "all"."""
     changed_at: str
     columns: list[ColumnShown]
     label: str | None

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from easeml_meter.conditions import Variable
-from easeml_meter.core.history import MeterState, ledger_of, spec_of
+from easeml_meter.core.history import MeterState, ledger_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
 from easeml_meter.core.questions.kinds import rules_of
@@ -103,7 +103,7 @@ def choose(actor: Actor, space: Workspace, number: int | None = None) -> Chosen:
 def hand_out(space: Workspace, chosen: Chosen, draw: Callable[[SessionView], str]) -> TestSet:
     """Measure every kept submission once more, and publish the test set."""
     state, test_set, entries = chosen.state, chosen.test_set, chosen.entries
-    spec = spec_of(state.spec, test_set)
+    spec = state.spec.of_test_set(test_set.number)
     truths: list[Truth | None] = [None for _ in entries]
     known = _known(space, spec, test_set)
     changes: list[float | None] = [None for _ in entries]

@@ -175,14 +175,8 @@ def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet)
     books.audit.append(test_set.meter, now, Event.SPENT, {"generation": test_set.number})
     # One session means as many as there are labels for; a larger number was planned for.
     if state.spec.sessions == 1 or test_set.number < state.spec.last_number:
-        reason = None
-        if state.spec.count is not test_set.count:
-            reason = (
-                f"This plan counts {state.spec.count} histories of answers, the one of test set "
-                f"{test_set.number} counted {test_set.count}."
-            )
         number, here = test_set.number + 1, test_set.rows or 0
-        request(books, state.spec, test_set.meter, number, now, reason=reason, here=here)
+        request(books, state.spec, test_set.meter, number, now, here=here)
 
 
 def request(
@@ -192,13 +186,10 @@ def request(
     number: int,
     now: str,
     *,
-    reason: str | None = None,
     here: int = 0,
 ) -> None:
     """Ask the labelers for a test set of exactly the planned size, or for what tops one up."""
     labels = labels_needed(spec, number, here)
-    books.testsets.add(
-        TestSet(meter, number, Phase.REQUESTED, labels, now, reason=reason, count=spec.count)
-    )
+    books.testsets.add(TestSet(meter, number, Phase.REQUESTED, labels, now))
     details = {"generation": number, "labels": labels}
     books.audit.append(meter, now, Event.REQUESTED, details)

@@ -32,7 +32,6 @@ def upgrade() -> None:
         sa.Column("changed_at", sa.String(32), nullable=False),
         sa.Column("reason", sa.String(500)),
         sa.Column("deadline", sa.String(32)),
-        sa.Column("count", sa.String(16), nullable=False),
         sa.UniqueConstraint("meter", "fingerprint"),
     )
     op.create_index("generations_by_fingerprint", "generations", ["fingerprint"], unique=True)
