@@ -1,4 +1,4 @@
-"""`meter status`, `meter history` and `meter report`: what was answered."""
+"""`meter status`, `history`, `report`: what was answered; `meter audit`: that the chain holds."""
 
 from __future__ import annotations
 

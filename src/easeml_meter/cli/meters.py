@@ -1,4 +1,4 @@
-"""`meter init` and `meter meters`."""
+"""`meter init`, `meter meters` and `meter handover` (its cost, and the other team's answer)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`meter plan`: how many labels a promise needs."""
+"""`meter plan`: how many labels a promise needs.
+
+Stories that a plan can start from: `meter plan --preset NAME`; what is typed counts more.
+"""
 
 from __future__ import annotations
 

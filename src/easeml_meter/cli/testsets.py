@@ -1,4 +1,4 @@
-"""`meter seal`, `meter testset` and `meter release`: test sets, for labelers and runners."""
+"""`meter seal`, `testset` and `release`, for labelers and runners, and `meter validation`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`meter user`: accounts at a server."""
+"""`meter user` and `meter seat`: accounts at a server, and who has which role at a meter of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The one error shape, and the table from what went wrong to a status code."""
+"""The one error shape, and the table from what went wrong to a status code.
+
+A request has an id, in its log lines, a header of its answer, the body of an error. A proxy in
+front of the server may have given it one already. Only that of a trusted proxy is taken over: with
+anyone's, the log could be made to tell a story that did not happen.
+"""
 
 from __future__ import annotations
 

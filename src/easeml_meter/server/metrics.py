@@ -1,6 +1,8 @@
 """Counts and times for operators, in Prometheus' text format. Nothing about losses or signals.
 
 Labels are methods, templates of routes, statuses and states: never a path, a name or a meter.
+
+/healthz, /readyz and /metrics are for those who run the server.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 One plain tar. The rows of each table are JSON lines from one snapshot of the books; sealed files,
 kept submissions and notices go in as they lie there, encrypted; validation sets and released test
 sets are plain. A manifest lists every member with its SHA-256 and is signed with the server's key.
+
+Books without the files that they name are sound and worth little: nothing can be measured or
+released any more. So each is looked for, and whether it is whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Where a use case works: the books, key and files of one meter, or of a whole site."""
+"""Where a use case works: the books, key and files of one meter, or of a whole site.
+
+And how much room on disk one meter and one user may take of it, and how much stays free.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Tokens: how callers are recognized, and what each token is limited to."""
+"""Tokens: how callers are recognized, and what each token is limited to.
+
+The secret of an invitation lets somebody choose the password of an account, once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the routes share: request bodies, pages of lists, files."""
+"""What the routes share: request bodies, pages of lists, files, refusing unknown parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What was told: signals, the session in use, all sessions, and pictures of them."""
+"""What was told: signals, the session in use, all sessions, and pictures of them.
+
+Also hand-overs of a checkpoint (shown first, then requested by one team and accepted by the other),
+and the audit chain, as far as each role may read it.
+"""
 
 from __future__ import annotations
 

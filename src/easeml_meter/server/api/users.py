@@ -1,4 +1,7 @@
-"""Accounts: an admin's to manage, and everyone's own."""
+"""Accounts, tokens and seats: an admin's to manage, and everyone's own; signing in.
+
+Routes and JSON call seats members.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The meters one has a seat at, and each meter's page with its tabs."""
+"""The meters one has a seat at, and each meter's page with its tabs.
+
+Hand-overs are shown first, then requested, accepted or declined; test sets lie on one time line.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What all pages share: sessions, CSRF tokens, templates, messages, error pages."""
+"""What all pages share: sessions, CSRF tokens, templates, messages, forms, error pages.
+
+What is wrong is shown beside its form, which keeps what was typed.
+"""
 
 from __future__ import annotations
 

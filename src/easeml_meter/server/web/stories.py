@@ -1,4 +1,7 @@
-"""The story of a released test set: what was told, then the truth; also as a picture to share."""
+"""The story of a released test set: what was told, then the truth; also as a picture to share.
+
+Two models stand side by side there, down to the examples that changed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitting on a meter's page, and what became of a submission."""
+"""Submissions and validation sets on a meter's page, and what became of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Signing in and out, and one's own account: its tokens and its password."""
+"""Signing in and out, and one's own account: its tokens and its password.
+
+By a provider, to its page and back from there: the browser keeps the secrets of a sign-in in a
+signed cookie until it comes back, so any server of several can take it from there. The session's
+own cookie is not sent by a browser that comes from elsewhere; so after the way back it is asked to
+load the next page by itself.
+
+By an invitation: its secret stands behind the # of the link, which browsers do not send: a script
+puts it into the form. So it is in no log, and nothing that only follows the link uses it up.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,15 @@
 
 The same code gives advice before the lock is taken, and decides under it. What the answers are is
 in `core.signals` and `core.questions`, what they cost in `core.ledger`.
+
+The pace of a token is at most so many answers of a meter in any 24 hours. Answers are counted from
+the entries, under the meter's lock: so the pace holds over restarts, and for any number of servers.
+It depends on what was submitted with the token, and on nothing else. What repeats an answer is
+free, and no answer of its own.
+
+The first submission to a test set is the old model that others are compared with, until a model
+that passed is promoted. A promotion is a link of the audit chain, with a second copy in the
+journal. A ladder promotes every model that passes by itself.
 """
 
 from __future__ import annotations

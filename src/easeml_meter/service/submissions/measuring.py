@@ -2,6 +2,9 @@
 
 The sets as a submission finds them, and the losses of predictions on them. What a model predicts is
 found out in `running`.
+
+What is kept of submissions is encrypted, until the test set is released. Where the loss is the
+distance of two ROC curves, the one on the validation set is kept with the submission.
 """
 
 from __future__ import annotations

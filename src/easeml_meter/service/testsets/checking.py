@@ -1,7 +1,11 @@
-"""The checks of a test set by itself: too few labels for the plan, labels of no class.
+"""The checks of a test set by itself: labels too few or of no class, too few that a score counts.
 
 They need nothing but its rows and what the meter asks for, so the labeler's machine runs them
 before it seals, and the meter again when the sealed file arrives.
+
+Whoever draws again until a test set suits has chosen it. So whether it has enough of the rows that
+its score counts is checked once for each test set that is delivered, every failure is in the audit
+chain, and after as many as delta was divided by no other is taken.
 """
 
 from __future__ import annotations

@@ -2,6 +2,11 @@
 
 Only labelers learn of it. What is kept is encrypted, and its size depends on the number of sets
 alone: whoever sees the files or the books must not learn from them whether rows are shared.
+
+Rows of other meters of the same server are refused, and no more told than that: two meters with the
+same hidden rows would answer twice from one budget. A labeler of one meter may be a developer of
+another: so a refusal names neither the meter nor a figure, except to a labeler of both; and each
+attempt is a link in both audit chains.
 """
 
 from __future__ import annotations
