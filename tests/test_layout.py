@@ -70,7 +70,6 @@ ELSEWHERE = {
     "service/notifications/test_delivery.py": ("storage/books/deliveries",),
     "service/submissions/test_queue.py": ("storage/books/submissions",),
     "service/test_backup.py": ("service/restore", "storage/books/copies"),
-    "cli/test_backup.py": ("cli/places",),
     "properties/test_durability.py": ("service/journal",),
     "storage/test_store.py": ("storage/books/repository",),
     "storage/test_migrations.py": (

@@ -42,7 +42,7 @@ _COMMANDS = {
     "token": ("easeml_meter.cli.tokens", "Your tokens on a server, for scripts and jobs."),
     "serve": ("easeml_meter.cli.server", "Run a server for teams."),
     "worker": ("easeml_meter.cli.server", "Run a server's queued submissions, on any machine."),
-    "doctor": ("easeml_meter.cli.doctor", "Check a server's key, sandbox, database, disk, files."),
+    "doctor": ("easeml_meter.cli.server", "Check a server's key, sandbox, database, disk, files."),
     "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),
     "restore": ("easeml_meter.cli.backup", "Restore a backup; answers given since still count."),
     "mcp": ("easeml_meter.cli.mcp", "A meter as tools for a coding agent."),

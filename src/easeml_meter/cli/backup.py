@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import PATH, echo_json, json_option, write_privately
-from easeml_meter.cli.places import (
+from easeml_meter.cli.common import (
+    PATH,
+    echo_json,
     embedded_meter,
+    json_option,
     names_server,
     opened_home,
     opened_site,
-    place_options,
     server_settings,
+    site_options,
     typed_folder,
     used_server,
+    write_privately,
 )
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.service.actor import SYSTEM
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 @click.argument("out", type=PATH)
 @click.option("--meter", "identifier", help="Id of one meter of a server. Default: all meters.")
 @click.option("--with-key", is_flag=True, help="Include the secret key.")
-@place_options
+@site_options
 @json_option
 def backup(
     out: Path,
@@ -68,7 +71,7 @@ def backup(
 @click.argument("source", type=PATH)
 @click.option("--check", is_flag=True, help="Restore into a folder of its own, audit, remove it.")
 @click.option("--meter", "identifier", help="Id of one meter in it. Default: all.")
-@place_options
+@site_options
 @json_option
 def restore(
     source: Path,

@@ -11,17 +11,15 @@ import click
 from easeml_meter.cli.common import (
     echo_either,
     echo_json,
+    embedded_meter,
     file_argument,
     json_option,
-    write_privately,
-)
-from easeml_meter.cli.places import (
-    embedded_meter,
     opened_home,
-    place_options,
     server_site,
+    site_options,
     typed_folder,
     used_server,
+    write_privately,
 )
 from easeml_meter.service.actor import SYSTEM
 
@@ -45,7 +43,7 @@ def new(file: Path, as_json: bool) -> None:
 
 
 @key.command()
-@place_options
+@site_options
 @json_option
 def rotate(
     folder: Path | None, settings_file: Path | None = None, *, as_json: bool, **flags: Any

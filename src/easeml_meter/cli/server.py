@@ -1,20 +1,26 @@
-"""`meter serve`."""
+"""`meter serve`, `meter worker` and `meter doctor`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import PATH, Command, write_privately
+from easeml_meter.cli.common import PATH, Command, echo_either, json_option, write_privately
+from easeml_meter.core.doctor import healthy
 from easeml_meter.errors import InvalidInput, not_installed
+from easeml_meter.service.actor import SYSTEM
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
+
+    from easeml_meter.server.settings import Settings
+    from easeml_meter.service.doctor import Installation
 
 try:
     from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
@@ -136,3 +142,40 @@ def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
     except ImportError as error:
         raise not_installed("a worker needs", error, "server") from error
     run(settings, click.echo, heartbeat=heartbeat)
+
+
+@click.command()
+@settings_options()
+@json_option
+def doctor(settings_file: Path | None, as_json: bool, **flags: Any) -> None:
+    """Check a server's or worker's key, sandbox, database, disk, files and proxy.
+
+    Prints one line for each: ok, warn or fail, what was found, and what to do. Exits with 1 if
+    a check failed. Changes nothing; a small file is written where sealed files are kept, and
+    removed. The settings are those of meter serve, and come from the same places: run it on the
+    same machine, as the same account. /readyz answers with the cheap checks.
+    """
+    from easeml_meter.service.doctor import examine
+
+    findings = examine(SYSTEM, installation(given_settings(settings_file, flags)))
+    sound = healthy(findings)
+    shown = {"ok": sound, "checks": [asdict(each) for each in findings]}
+    echo_either(as_json, shown, *(each.line for each in findings))
+    raise click.exceptions.Exit(0 if sound else 1)
+
+
+def installation(settings: Settings) -> Installation:
+    """Return what there is to examine."""
+    from easeml_meter.service.doctor import Installation
+
+    return Installation(
+        folder=settings.folder,
+        database=settings.database_url,
+        files=settings.files_place,
+        key=settings.key_file,
+        room=settings.room,
+        trusted_proxy=settings.trusted_proxy,
+        allowed_host=settings.allowed_host,
+        exposed=settings.exposed,
+        in_the_clear=settings.in_the_clear,
+    )
