@@ -17,7 +17,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.submissions import check_note
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, WrongPhase, to_keep
+from easeml_meter.errors import Denied, MeterError, Spent, WrongPhase, to_keep
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import catch_up, histories_of, reconcile
 from easeml_meter.service.place import Workspace
@@ -53,7 +53,7 @@ from easeml_meter.service.submissions.waiting import (
     unanswered,
 )
 from easeml_meter.service.testsets.inputs import inputs_told
-from easeml_meter.service.testsets.requests import retire
+from easeml_meter.service.testsets.requests import retire, settled
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.source import Held
@@ -175,7 +175,14 @@ def answer(
                 decisions = Decisions.read(books, state, test_set, draft, space.clock)
             if decisions.known.same is None:
                 check_in_use(state, test_set, advice.validation, conditions)
-                draft = _measure(decisions, attempt, draft, measured)
+                try:
+                    draft = _measure(decisions, attempt, draft, measured)
+                except Spent:
+                    # Older books may hold a test set as active though a hand-over has spent it.
+                    if decisions.histories.all_spent:
+                        with space.writing() as books:
+                            settled(space, books, space.state(books))
+                    raise
     return _tell(space, test_set, draft)
 
 
