@@ -182,7 +182,7 @@ upper = 1.0
 tolerance = 0.1
 """
     _keys = (
-        *("loss", "steps", "delta", "sessions", "tenants", "protocol"),
+        *("loss", "steps", "delta", "tenants", "protocol"),
         *("models", "inputs", "classes", "handover", "gap", "ceiling", "memory", "kept"),
     )
     _values = (

@@ -148,7 +148,6 @@ def test_a_rolling_test_set_is_planned_as_a_meter(
         ["--question", "n > 0.8 +/- 0.05", "--passes", "3"],
         ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2"],
         ["--question", "n - o at -0.1, 0.1 +/- 0.05", "--disagreement", "0.2"],
-        ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2", "--on-demand"],
         ["--question", "better", "--tolerance", "0.1"],
         ["--metric", "f1", "--floor", "0.8", "--tolerance", "0.15", "--prevalence", "0.1"],
         ["--metric", "precision", "--tolerance", "0.15", "--signals", "4"],
@@ -203,6 +202,13 @@ def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> Non
     answer = plan_json(capsys, *change, "--steps", "10")
     assert (answer["size"], answer["unit"]) == (4_034, "inputs a step")
     assert answer["notes"] == ["202 labels a step, 2,020 in all"]
+    assert (
+        "write on_demand = true into its meter.toml."
+        in run(capsys, "plan", *change, "--steps", "10")[1]
+    )
+    code, out, err = run(capsys, "plan", *change, "--steps", "10", "--toml")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "leave out --on-demand, and write on_demand = true into its meter.toml" in err
 
 
 def test_the_gap_by_its_text_is_planned(capsys: pytest.CaptureFixture[str]) -> None:

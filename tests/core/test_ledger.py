@@ -234,17 +234,3 @@ def test_models_that_may_fail_have_one_more_answer_in_a_window() -> None:
     more = question_of(failing).log_models(10) - question_of(spec).log_models(10)
     assert more == pytest.approx(3 * math.log(3 / 2))
     assert question_of(failing).answers[-1] == "no reading"
-
-
-# --- Sessions share delta ---
-
-
-def test_delta_is_divided_among_sessions() -> None:
-    once = books("regular")
-    with pytest.raises(InvalidInput, match="too few"):
-        Ledger(meter(sessions=50), once.labels)
-    several = Ledger(meter(sessions=5, delta=0.25), once.labels)
-    for seed in range(10):
-        for account in session(once, coin_of(seed), usual=0.8):
-            assert several.may_submit(account) == once.may_submit(account)
-            assert several.battery(account) == pytest.approx(once.battery(account))

@@ -163,17 +163,6 @@ def test_the_end_of_a_test_set() -> None:
     assert "to train and validate on" in said([1] * 10, phase=Phase.RELEASED)
 
 
-@pytest.mark.parametrize("phase", [Phase.ACTIVE, Phase.SPENT, Phase.RELEASED])
-def test_no_test_set_is_announced_after_the_last_one(phase: Phase) -> None:
-    view = session([1] * 9, SPEC.replace(sessions=2), phase=phase)
-    before, last = " ".join(advice(view)), " ".join(advice(replace(view, generation=2)))
-    assert "86,542 labels" in before
-    assert "last" in last
-    assert "labels are due" not in last
-    assert "test set 3" not in last
-    assert "seal" not in last
-
-
 @pytest.mark.parametrize("role", list(COMMANDS))
 @pytest.mark.parametrize("spec", [SPEC, LIMITED, INCREMENTAL])
 @pytest.mark.parametrize("phase", list(Phase))

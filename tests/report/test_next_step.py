@@ -74,8 +74,6 @@ def test_who_can_do_nothing_is_told_what_to_wait_for() -> None:
         step = next_step(waiting, role, None)
         assert (step.place, step.title) == (StepPlace.NOWHERE, "Wait for test set 2")
         assert "100 labels" in step.words
-    finished = next_step(state(Phase.RELEASED), Role.DEVELOPER, None)
-    assert finished.title == "This meter is finished"
 
 
 def test_a_labeler_releases_then_delivers_then_waits() -> None:

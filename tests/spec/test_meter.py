@@ -44,7 +44,6 @@ def specs(draw: st.DrawFn) -> MeterSpec:
     steps = draw(st.integers(1, 50))
     options: dict[str, Any] = {"protocol": draw(st.sampled_from(Protocol))}
     options["loss"] = draw(st.sampled_from(["0-1", "top-5", "squared", "log"]))
-    options["sessions"] = draw(st.integers(1, 9))
     options["gap"] = draw(st.sampled_from(Gap))
     options["ceiling"] = draw(st.none() | st.floats(1e-100, 1, exclude_max=True))
     special: dict[str, dict[str, Any]] = {
@@ -94,7 +93,7 @@ def test_written_defaults_are_left_out(spec: MeterSpec) -> None:
 
 
 def test_a_file_is_read_as_written(tmp_path: Path) -> None:
-    spec = meter(protocol="incremental", tolerance=(0.01, 0.02, 0.03), ceiling=0.1, sessions=2)
+    spec = meter(protocol="incremental", tolerance=(0.01, 0.02, 0.03), ceiling=0.1)
     spec.write(tmp_path / "meter.toml")
     assert MeterSpec.read(tmp_path / "meter.toml") == spec
 
@@ -201,8 +200,6 @@ def test_steps(steps: object) -> None:
 @pytest.mark.parametrize(
     ("options", "field", "value"),
     [
-        ({"sessions": 0}, "sessions", "0"),
-        ({"sessions": True}, "sessions", "True"),
         ({"signals": 0}, "signals", "0"),
         ({"signals": 2.0}, "signals", "2.0"),
         ({"loss": ""}, "loss", "''"),
@@ -326,7 +323,6 @@ def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
         ({"count": "all"}, 'count = "all"'),
         ({"ceiling": 0.2}, "ceiling"),
         ({"tenants": (4, 6)}, "tenants"),
-        ({"sessions": 2}, "sessions"),
         ({"bound": "kl"}, "the bound kl"),
         ({"loss": "brier"}, "the loss brier"),
         ({"loss": "f1[1]"}, "the loss f1[1]"),

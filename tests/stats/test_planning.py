@@ -51,7 +51,6 @@ METERS: dict[str, dict[str, Any]] = {
     "published": {"published": True},
     "published, incremental": {"published": True, "protocol": "incremental", "tolerance": BY_BAND},
     "published, reverts": {"published": True, "reverts": (2, 5)},
-    "sessions": {"sessions": 4},
 }
 TENANTS: dict[str, dict[str, Any]] = {
     "tenants": {"tenants": (5, 7)},
@@ -137,13 +136,6 @@ def test_a_hand_over_costs_as_much_as_one_developer() -> None:
     shared = required_labels(meter(tenants=(5, 7), handover=True)).labels
     assert shared == required_labels(meter()).labels
     assert shared > required_labels(meter(tenants=(5, 7))).labels
-
-
-def test_sessions_share_the_failure_probability() -> None:
-    four = meter(delta=0.04, sessions=4)
-    assert four.session_delta == 0.01
-    assert required_labels(four).labels == required_labels(meter(delta=0.01)).labels
-    assert required_labels(four).failure_probability <= 0.01
 
 
 def test_more_is_never_cheaper() -> None:
@@ -413,7 +405,6 @@ def test_what_rests_on_people_says_so(options: dict[str, Any], words: str) -> No
         ({}, "the loss of each example is 0 or 1"),
         ({"loss": "squared"}, "lies between 0 and 1"),
         ({}, "S test sets in a row fail with probability at most S * delta"),
-        ({"sessions": 4}, "divided among 4 test sets"),
         ({"protocol": "resampling"}, "a fresh test set"),
         ({"protocol": "incremental", "tolerance": BY_BAND}, "later models get only its tolerance"),
     ],

@@ -194,7 +194,10 @@ def _tell(plan: Plan, answer: str, wanted: Plan | None = None, *, as_json: bool)
     if wanted is not None:
         click.echo(_compared(wanted, plan.labels))
     if plan.meter is None:
-        click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
+        from easeml_meter.core.questions.ondemand import ONE_TEST_SET, OnDemand
+
+        prints = "--toml, with the same options, prints a meter.toml for meter init"
+        click.echo(f"\nNext: {ONE_TEST_SET if isinstance(plan.question, OnDemand) else prints}.")
         return
     from easeml_meter.core.questions.reasons import why_unexplained
 

@@ -404,8 +404,7 @@ def retire(yes: bool, place: MeterPlace, as_json: bool) -> None:
         echo_json({**retired.to_json(), "next_labels_needed": needed})
         return
     click.echo(f"test set {retired.number} is retired: it gives no more answers")
-    if asked.number > retired.number:
-        click.echo(f"test set {asked.number} is needed: {asked.labels_needed:,} labels")
+    click.echo(f"test set {asked.number} is needed: {asked.labels_needed:,} labels")
 
 
 @click.command()

@@ -97,7 +97,7 @@ class MeterState:
                 "seal them with meter seal, then meter testset add"
             )
         if latest.phase is not Phase.ACTIVE:
-            raise Spent(f"test set {latest.number} is {latest.phase}: no further one was planned")
+            raise Spent(f"test set {latest.number} is {latest.phase}: no other one is requested")
         return latest
 
     def requested(self) -> TestSet:

@@ -57,7 +57,6 @@ _STEPS = {
         "This meter is archived",
         "It was given up before its first answer. It takes no labels and gives no answers.",
     ),
-    "finished": NextStep("This meter is finished", "Its last planned test set is spent."),
     "manage": NextStep(
         "Manage this meter",
         "Admins give seats and watch the audit trail. They see no answers.",
@@ -212,13 +211,11 @@ _LINES = {
         "This test set gives no more answers; further submissions to it are refused.\n"
         "Labelers: release it to the developers: `meter release`."
     ),
-    "last planned": "It was the last of {sessions} planned test sets: none follows.",
     "next": (
         "Further answers come from test set {number}.\n"
         "Labelers: unless it was delivered, seal at least {labels}, fresh and independent, for "
         "test set {number} (`meter seal`, `meter testset add`)."
     ),
-    "last and low": "The budget is running low, and this is the last planned test set.",
     "low": "The budget is running low, and labels take time: the next {labels} are due soon.",
     # The last answer, by its name
     "no answers": (
@@ -348,8 +345,6 @@ def _cases(view: SessionView) -> Iterator[Case]:
     labels = following = f"{view.labels_needed:,} {spec.unit}"
     if spec.stages > 1:  # test sets and their top-ups take turns
         following = f"{labels_needed(spec, number, rows):,} labels"
-    # No test set follows: one session means as many as there are labels for.
-    last = spec.sessions > 1 and view.generation >= spec.last_number
     goes_on = view.phase is Phase.SPENT and (spec.window is not None or spec.top_up is not None)
     if view.phase is Phase.ACTIVE or (goes_on and view.signals):
         yield from _of_answers(view)
@@ -358,7 +353,7 @@ def _cases(view: SessionView) -> Iterator[Case]:
         yield "requested", {"what": what, "labels": labels}
     elif view.phase is Phase.ACTIVE:
         if view.battery < LOW_BATTERY:
-            yield "last and low" if last else "low", {"labels": following}
+            yield "low", {"labels": following}
     elif goes_on and spec.window is not None:
         yield "wait for batch", {"labels": f"{labels_needed(spec, 2):,} labels"}
     elif goes_on:
@@ -366,10 +361,7 @@ def _cases(view: SessionView) -> Iterator[Case]:
         yield "wait for top-up", {"labels": asked, "number": number}
     else:
         yield str(view.phase), {}
-        yield (
-            "last planned" if last else "next",
-            {"sessions": spec.sessions, "number": number, "labels": following},
-        )
+        yield "next", {"number": number, "labels": following}
 
 
 def _of_answers(view: SessionView) -> Iterator[Case]:
@@ -547,8 +539,6 @@ def _key(state: MeterState, role: Role, view: SessionView | None, order: LabelOr
     if role is Role.DEVELOPER and state.validation is None:
         return "hand in"
     if latest.phase is not Phase.ACTIVE:
-        if latest.phase is not Phase.REQUESTED:
-            return "finished"
         if rolls:
             return "wait for batch"
         return "wait for top-up" if state.joins(latest) else "wait for test set"

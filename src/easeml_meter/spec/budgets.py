@@ -94,7 +94,6 @@ def check_window(spec: MeterSpec) -> None:
         'count = "all"': spec.count is Count.ALL,
         "ceiling": spec.ceiling is not None,
         "tenants": spec.tenants,
-        "sessions": spec.sessions > 1,
         "reverts": spec.reverts,
         "memory": spec.memory is not None,
         "clusters": spec.clusters,

@@ -56,7 +56,7 @@ class MeterSpec:
     A meter that asks a condition in place of the gap has no bands.
 
     The paper's symbols: `steps` is T, the bands are (r_k, eps_k) for k = 1..m, `delta` is delta.
-    `delta` covers `sessions` test sets together, one unless said otherwise.
+    `delta` covers one test set.
     """
 
     bands: tuple[Band, ...]
@@ -84,7 +84,6 @@ class MeterSpec:
     """Steps, fixed in advance, that are undone (the paper's time travel)."""
     memory: int | None = None
     """Each model depends on at most this many last signals (an assumption about people)."""
-    sessions: int = 1
     inputs: str = "hidden"
     """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
     classes: tuple[str | int, ...] = ()
@@ -156,9 +155,8 @@ class MeterSpec:
         finite("delta", self.delta)
         if not 0 < self.delta < 1:
             raise invalid("delta", self.delta, "a number between 0 and 1 (both excluded)")
-        whole("sessions", self.sessions, at_least=1)
         if self.session_delta < _SMALLEST_DELTA:
-            raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
+            raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each test set")
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
         check_strata(self)  # the bound in force depends on them
@@ -400,14 +398,9 @@ class MeterSpec:
         return self if second == bool(self.topped_up) else self._other_stage
 
     @property
-    def last_number(self) -> int:
-        """The number of the last planned test set; only with several sessions is there one."""
-        return self.sessions * self.stages
-
-    @property
     def session_delta(self) -> float:
         """The failure probability that one test set may use, and of it one try at sealing."""
-        return self.delta / (self.sessions * self.tries * self.stages)
+        return self.delta / (self.tries * self.stages)
 
     @property
     def tail(self) -> Bound:

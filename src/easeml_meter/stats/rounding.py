@@ -36,15 +36,10 @@ def at_least(value: float | Fraction, digits: int = _DIGITS) -> str:
     return _text(as_written(value), digits, ROUND_FLOOR)
 
 
-def session_delta(spec: MeterSpec) -> Fraction:
-    """Return the failure probability that one test set may use, without rounding."""
-    return as_written(spec.delta) / spec.sessions
-
-
 @lru_cache(maxsize=1024)  # a long history prints the same few figures at every step
 def confidence(spec: MeterSpec) -> str:
     """Return the probability that a session keeps its promise, rounded down and never 1."""
-    return confidence_of(session_delta(spec))
+    return confidence_of(as_written(spec.delta))
 
 
 def confidence_of(failure: Fraction) -> str:

@@ -11,8 +11,8 @@ from easeml_meter.core.questions.assumptions import (
     COMMON_ASSUMPTIONS,
     DRAWN_EDGES,
     PUBLIC_INPUTS,
+    delta_words,
     gap_assumptions,
-    sessions_words,
 )
 from easeml_meter.spec import MeterSpec
 
@@ -23,7 +23,6 @@ from easeml_meter.spec import MeterSpec
         (small_spec(inputs="public"), PUBLIC_INPUTS),
         (small_spec(count="consistent"), BLIND_VALIDATION),
         (small_spec(count="consistent", drawn=0.3), DRAWN_EDGES),
-        (small_spec(sessions=3), "delta is divided among 3 test sets in a row"),
     ],
 )
 def test_each_setting_says_what_it_takes(spec: MeterSpec, said: str) -> None:
@@ -37,4 +36,4 @@ def test_a_plan_says_each_line_once(spec: MeterSpec) -> None:
     found = planning.assumptions_of(spec)
     assert found == planning.plan_of(spec).assumptions
     assert len(set(found)) == len(found)
-    assert {*COMMON_ASSUMPTIONS, PUBLIC_INPUTS, sessions_words(spec)} <= set(found)
+    assert {*COMMON_ASSUMPTIONS, PUBLIC_INPUTS, delta_words(spec)} <= set(found)

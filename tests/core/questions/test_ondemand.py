@@ -93,14 +93,6 @@ def test_the_figures_of_the_documentation() -> None:
     )
 
 
-def test_fresh_inputs_are_a_test_set_for_every_step() -> None:
-    """The old model that begins each set costs no step, so the plan is that of fresh inputs."""
-    fresh = required_size(on_demand(0.05), Budget(10, 0.01))
-    spec = spec_of(0.05, 1, sessions=10)
-    assert plan_of(spec).labels == fresh.size
-    assert spec.quota(fresh.size) == on_demand(0.05).quota(fresh.size)
-
-
 @pytest.mark.parametrize("tenants", [(5, 5), (9, 1), (2, 3, 5)])
 def test_teams_are_counted_as_one_that_knows_all_answers(tenants: tuple[int, ...]) -> None:
     """Who waits keeps others waiting, so teams are not isolated: the sum of counts is too small."""
@@ -108,12 +100,6 @@ def test_teams_are_counted_as_one_that_knows_all_answers(tenants: tuple[int, ...
     found = plan_of(spec_of(0.05, 10, tenants=tenants))
     assert (found.labels, found.promise) == (one.labels, one.promise)
     assert found.to_dict()["notes"] == one.to_dict()["notes"]
-
-
-def test_fresh_inputs_of_two_teams_cost_a_model_for_each() -> None:
-    """Each test set has one step of each team: as many models as there are steps in all."""
-    fresh = required_size(on_demand(0.05), Budget(20, 0.01))
-    assert plan_of(spec_of(0.05, 2, tenants=(1, 1), sessions=10)).labels == fresh.size
 
 
 def test_a_model_that_differs_too_much_fails_by_what_it_predicts() -> None:

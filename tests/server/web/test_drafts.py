@@ -244,7 +244,6 @@ PAPER = {
     "bound",
     "count",
     "published",
-    "sessions",
     "reverts",
     "memory",
 }

@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-import numpy as np
 import pytest
 from tests.service.helpers import (
     Clock,
     Session,
-    deliver,
     make_session,
     retire_cut_short,
     small_spec,
@@ -26,7 +24,6 @@ from easeml_meter.errors import (
     Denied,
     FilesUnusable,
     InvalidInput,
-    MeterError,
     NotFound,
     Spent,
     WrongPhase,
@@ -41,18 +38,6 @@ from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.journal import Journal
 
 LABELER = Actor.embedded(Role.LABELER)
-
-
-def test_a_planned_number_of_sessions_is_kept(tmp_path: Path) -> None:
-    session = make_session(tmp_path, small_spec(steps=1, sessions=2))
-    session.submit(0, 0, model="a")
-    n = session.meter.plan.labels
-    deliver(session.meter, tmp_path, np.random.default_rng(5).integers(0, 2, n), seed=5)
-    session.test_labels = np.random.default_rng(5).integers(0, 2, n)
-    session.submit(0, 0, model="b")
-    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.SPENT]
-    with pytest.raises(MeterError, match="no further"):
-        session.submit(0, 0, model="c")
 
 
 def test_a_request_is_described(tmp_path: Path) -> None:
@@ -153,15 +138,6 @@ def test_only_an_active_test_set_is_retired_and_only_by_some(tmp_path: Path) -> 
     for role in (Role.DEVELOPER, Role.RUNNER):
         with pytest.raises(Denied):
             requests.retire_test_set(Actor.embedded(role), meter.workspace)
-
-
-def test_the_last_planned_test_set_is_retired_without_another_request(tmp_path: Path) -> None:
-    session = make_session(tmp_path, small_spec(sessions=2))
-    session.meter.retire()
-    n = session.meter.plan.labels
-    deliver(session.meter, tmp_path, np.random.default_rng(5).integers(0, 2, n), seed=5)
-    session.meter.retire()
-    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.SPENT]
 
 
 def submit_while(session: Session, deed: Callable[[], object], errors: int) -> Signal:

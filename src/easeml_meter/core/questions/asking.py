@@ -16,7 +16,7 @@ from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.edges import with_default_edges
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import kinds
-from easeml_meter.core.questions.ondemand import OnDemand
+from easeml_meter.core.questions.ondemand import ONE_TEST_SET, OnDemand
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Option, Question, check_tried_once
 from easeml_meter.core.questions.reading import DifferenceReading
@@ -219,8 +219,8 @@ def _meter_by_text(plan: planning.Plan, given: Options) -> MeterSpec:
     known: Options = {"steps": plan.budget.steps, "delta": plan.budget.delta}
     if isinstance(plan.question, GapQuestion):
         return plan.question.spec.replace(**known)
-    if given.get("on_demand"):  # every step has fresh inputs: a test set of its own
-        known |= {"steps": 1, "sessions": known["steps"], "on_demand": True}
+    if given.get("on_demand"):
+        raise invalid("on-demand", True, ONE_TEST_SET)
     known |= {name: given[name] for name in ("disagreement", "passes") if name in given}
     question, tolerance = given["question"].strip(), given.get("tolerance")
     return MeterSpec(bands=(), question=question, tolerance=tolerance, **known)

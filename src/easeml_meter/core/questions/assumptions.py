@@ -85,7 +85,7 @@ def gap_assumptions(spec: MeterSpec) -> tuple[str, ...]:
         )
     if spec.memory is not None:
         found.append(f"each model depends on at most the last {spec.memory} answers (about people)")
-    found.append(sessions_words(spec))
+    found.append(delta_words(spec))
     if spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1:
         found.append("once the meter has climbed to a band, later models get only its tolerance")
     return tuple(found)
@@ -107,11 +107,8 @@ def _sealing_assumptions(spec: MeterSpec) -> list[str]:
     ]
 
 
-def sessions_words(spec: MeterSpec) -> str:
-    """Say for how many test sets delta is."""
+def delta_words(spec: MeterSpec) -> str:
+    """Say what delta is for."""
     topped = " and its top-up together" if spec.stages > 1 else ""
-    if spec.sessions == 1:
-        many = "S test sets in a row fail with probability at most S * delta"
-        return f"delta applies to one test set{topped}: {many}"
-    each = ", each with its top-up" if topped else ""
-    return f"delta is divided among {spec.sessions} test sets in a row{each}"
+    many = "S test sets in a row fail with probability at most S * delta"
+    return f"delta applies to one test set{topped}: {many}"

@@ -3,7 +3,7 @@
 A condition on n - o, or a reading of it, reads no label of a row on which both models predict the
 same. Labels bought later are those that were there all along, so on one test set for all steps
 every count and tail stays as it is (`Reused`). With fresh inputs for every step no model depends on
-an answer about them, so only T models count (`OnDemand`).
+an answer about them, so only T models count (`OnDemand`, which is planned and no meter asks).
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ BOUGHT = (
     "each step buys the same number of labels, so that the bill tells nothing",
 )
 """What keeps the labels that were bought from telling more than the answers."""
+ONE_TEST_SET = (
+    "a meter has one test set for all steps: leave out --on-demand, and write on_demand = true "
+    "into its meter.toml"
+)
+"""Why fresh inputs for every step are a plan and no meter."""
 
 
 @dataclass(frozen=True)

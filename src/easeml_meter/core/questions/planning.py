@@ -37,15 +37,13 @@ class Budget:
     delta: float
     tries: int = 1
     """How often sealing may be tried: each try could be the lucky one, so delta is divided."""
-    sessions: int = 1
-    """How many test sets in a row delta is for."""
     stages: int = 1
     """How many test sets share what is there for one: two, if the second is the first and more."""
 
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Self:
         """Return the budget of a meter."""
-        return cls(spec.steps, spec.delta, spec.tries, spec.sessions, spec.stages)
+        return cls(spec.steps, spec.delta, spec.tries, spec.stages)
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, at_least=1)
@@ -59,12 +57,12 @@ class Budget:
     @property
     def failure(self) -> Fraction:
         """The failure probability of one test set, whichever try at sealing it comes from."""
-        return as_written(self.delta) / self.sessions
+        return as_written(self.delta)
 
     @property
     def nats(self) -> float:
         """The negative logarithm of what one try may use of it."""
-        return -math.log(self.delta / (self.sessions * self.tries * self.stages))
+        return -math.log(self.delta / (self.tries * self.stages))
 
 
 @dataclass(frozen=True, repr=False)

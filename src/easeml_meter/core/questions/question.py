@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from easeml_meter.core.questions.assumptions import PUBLIC_INPUTS, sessions_words
+from easeml_meter.core.questions.assumptions import PUBLIC_INPUTS, delta_words
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
@@ -119,7 +119,7 @@ class Question(ABC):
     def around(self, spec: MeterSpec) -> tuple[str, ...]:
         """What the promise of a meter that asks it rests on besides."""
         public = (PUBLIC_INPUTS,) if spec.inputs == "public" else ()
-        return (*public, sessions_words(spec))
+        return (*public, delta_words(spec))
 
     @property
     def unit(self) -> str:

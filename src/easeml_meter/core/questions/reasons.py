@@ -89,8 +89,7 @@ def _unadapted(spec: MeterSpec) -> int:
     """
     tightest = spec.replace(published=False, bound=None)
     question = question_of(tightest)
-    budget = Budget(spec.steps, spec.delta, sessions=spec.sessions)
-    nats = math.log(spec.steps) + budget.nats
+    nats = math.log(spec.steps) + Budget(spec.steps, spec.delta).nats
     needed = smallest(lambda size: question.log_tail_from(size) + nats, question.enough(nats))
     return question.rounded_up(needed)
 

@@ -173,10 +173,8 @@ def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet)
     phase = advance(test_set.phase, Phase.SPENT)
     books.testsets.update(replace(test_set, phase=phase, changed_at=now))
     books.audit.append(test_set.meter, now, Event.SPENT, {"generation": test_set.number})
-    # One session means as many as there are labels for; a larger number was planned for.
-    if state.spec.sessions == 1 or test_set.number < state.spec.last_number:
-        number, here = test_set.number + 1, test_set.rows or 0
-        request(books, state.spec, test_set.meter, number, now, here=here)
+    number, here = test_set.number + 1, test_set.rows or 0
+    request(books, state.spec, test_set.meter, number, now, here=here)
 
 
 def request(
