@@ -63,7 +63,6 @@ ELSEWHERE = {
     "scoring/test_predictions.py": ("scoring/outputs",),
     # Asked by every request, or only through a route.
     "server/api/test_common.py": ("server/parameters",),
-    "server/test_metrics.py": ("service/metrics",),
     "server/api/test_history.py": ("service/audit",),
     "server/api/test_meters.py": ("service/meters",),
     "server/api/test_users.py": ("service/seats", "storage/books/users"),

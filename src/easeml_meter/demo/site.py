@@ -10,8 +10,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from easeml_meter.core.people import Role
-from easeml_meter.demo.story import TRAIN, VALIDATION, deliver, meter_for, submit
-from easeml_meter.demo.world import Filter, MailWorld, honest, tuned
+from easeml_meter.demo.story import (
+    TRAIN,
+    VALIDATION,
+    Filter,
+    MailWorld,
+    deliver,
+    honest,
+    meter_for,
+    submit,
+    tuned,
+)
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter

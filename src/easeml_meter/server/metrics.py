@@ -30,8 +30,7 @@ from easeml_meter.core.doctor import Finding, Verdict, healthy, ok
 from easeml_meter.core.submissions import WAITS
 from easeml_meter.server.auth import SettingsHere, SiteHere, noted, token_of
 from easeml_meter.service.actor import ANYONE, SYSTEM, Actor
-from easeml_meter.service.doctor import readiness
-from easeml_meter.service.metrics import Totals, totals
+from easeml_meter.service.doctor import Totals, readiness, totals
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import recognize
 

@@ -22,8 +22,16 @@ from easeml_meter.core.questions.planning import (
 from easeml_meter.errors import InvalidInput
 from easeml_meter.report.percent import in_percent
 from easeml_meter.report.presets import PRESETS, TITLES
-from easeml_meter.server.web.fields import MOST_SIGNALS
-from easeml_meter.server.web.planner import DEFAULTS, answer_to, asked_of, stories
+from easeml_meter.server.web.planner import (
+    DEFAULTS,
+    MOST_SIGNALS,
+    answer_to,
+    asked_of,
+    optional,
+    read,
+    several,
+    stories,
+)
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_most
 
@@ -228,3 +236,24 @@ def test_the_drawing_needs_no_style_of_its_own() -> None:
     chart = answer_to(asked()).chart
     assert "style" not in chart
     assert "Your meter: " in chart
+
+
+def test_numbers_are_read() -> None:
+    asked = {"steps": "3", "none": "", "edges": "0.1, 0.2"}
+    assert read(asked, "steps", int, "a number") == 3
+    assert optional(asked, "none", int, "a number") is None
+    assert several(asked, "edges", float, "numbers") == (0.1, 0.2)
+    assert several(asked, "none", float, "numbers") == ()
+
+
+@pytest.mark.parametrize("given", ["three", "0,1", "9" * 5000])
+def test_anything_else_is_refused_by_the_name_of_the_field(given: str) -> None:
+    with pytest.raises(InvalidInput, match=r"steps: .*a whole number"):
+        read({"steps": given}, "steps", int, "a whole number")
+    with pytest.raises(InvalidInput, match=r"steps: .*or nothing"):
+        optional({"steps": given}, "steps", int, "a whole number")
+
+
+def test_one_wrong_number_of_several_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="edges"):
+        several({"edges": "0.1, x"}, "edges", float, "numbers")

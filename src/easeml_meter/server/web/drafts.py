@@ -18,7 +18,8 @@ from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.blank import blank_svg
 from easeml_meter.report.words import sure_words
 from easeml_meter.server.limits import PlannerCounted
-from easeml_meter.server.web.fields import (
+from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
+from easeml_meter.server.web.planner import (
     MOST_STEPS,
     BandFields,
     optional,
@@ -27,7 +28,6 @@ from easeml_meter.server.web.fields import (
     read_steps,
     several,
 )
-from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
 from easeml_meter.service import meters
 from easeml_meter.service.actor import permit
 from easeml_meter.spec import GAP, METERS, Gap, MeterSpec, classes_of
