@@ -66,7 +66,7 @@ ELSEWHERE = {
     "server/api/test_history.py": ("service/audit",),
     "server/api/test_meters.py": ("service/meters",),
     "server/api/test_users.py": ("service/seats", "storage/books/users"),
-    "service/notifications/test_delivery.py": ("storage/books/deliveries",),
+    "service/test_notifications.py": ("storage/books/deliveries",),
     "service/submissions/test_queue.py": ("storage/books/submissions",),
     "service/test_backup.py": ("service/restore", "storage/books/copies"),
     "properties/test_durability.py": ("service/journal",),

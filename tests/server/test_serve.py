@@ -24,8 +24,7 @@ from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import jobs
 from easeml_meter.service.guesses import forget_guesses
-from easeml_meter.service.notifications.delivery import Sender
-from easeml_meter.service.notifications.emails import MailServer
+from easeml_meter.service.notifications import MailServer, Sender
 from easeml_meter.storage.schema import HEAD
 from easeml_meter.storage.store import Store
 

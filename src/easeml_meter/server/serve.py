@@ -32,8 +32,13 @@ from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import forget_guesses
 from easeml_meter.service.jobs import runner
-from easeml_meter.service.notifications.delivery import Sender, collect, delivering, others_named
-from easeml_meter.service.notifications.emails import MailServer
+from easeml_meter.service.notifications import (
+    MailServer,
+    Sender,
+    collect,
+    delivering,
+    others_named,
+)
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads

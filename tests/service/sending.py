@@ -17,8 +17,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.service import seats, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.jobs import ThreadRunner
-from easeml_meter.service.notifications.delivery import Send, collect, delivering
-from easeml_meter.service.notifications.emails import MailServer
+from easeml_meter.service.notifications import MailServer, Send, collect, delivering
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 
