@@ -51,6 +51,15 @@ def test_every_verb_that_can_refuse_says_what_it_raises(kind: type[Any]) -> None
         assert again == []
 
 
+@pytest.mark.parametrize("options", [{"published": True}, {"count": "all"}], ids=str)
+def test_no_meter_is_made_with_what_compare_alone_computes(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput, match=r"is no setting: leave it out.* meter compare shows"):
+        Meter.create(tmp_path / "meter", small_spec(**options))
+    assert not (tmp_path / "meter").exists()
+
+
 def test_a_refusal_names_the_argument_of_python(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     nameless = {"prediction": [0] * len(session.test_labels)}

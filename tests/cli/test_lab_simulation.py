@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.cli.running import run
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.spec import MeterSpec
 
 SMALL = ["--steps", "4", "--signals", "3", "--tolerance", "0.1", "--delta", "0.1"]
@@ -51,6 +52,12 @@ def test_coverage_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "climber",
     )
     assert "it remembers more than the last 1 answers" in " ".join(out.split())
+
+
+def test_the_papers_own_plan_is_attacked_too(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run(capsys, "lab", "coverage", *SMALL, "--published", "--runs", "50", "--json")
+    spec = MeterSpec.uniform(signals=3, tolerance=0.1, steps=4, delta=0.1, published=True)
+    assert json.loads(out)["labels"] == required_labels(spec).labels
 
 
 def test_coverage_goes_on_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from unittest import mock
 import pytest
 from tests.cli.running import Captured, plan_json, run
 
+from easeml_meter.core.questions.comparison import compare_forms
+from easeml_meter.core.questions.planning import reachable_tolerance, required_labels
 from easeml_meter.meter import Meter
 from easeml_meter.report.presets import PRESETS
 from easeml_meter.spec import MeterSpec
@@ -34,25 +36,45 @@ def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "labels"),
     [
-        (["--published"], 108_080),
-        (["--count", "all"], 86_542),
         (["--bound", "hoeffding"], 61_145),
-        (["--bound", "hoeffding", "--count", "all"], 100_033),
         (["--protocol", "incremental"], 46_726),
-        (["--protocol", "incremental", "--count", "all"], 52_197),
-        (["--protocol", "incremental", "--published"], 66_527),
         (["--protocol", "independent"], 27_169),
-        (["--protocol", "resampling", "--published"], 380_050),
         (["--ceiling", "0.1"], 17_943),
-        (["--ceiling", "0.1", "--count", "all"], 34_904),
         (["--tenants", "5,5", "--handover"], 48_986),
         (["--memory", "0"], 27_169),
         (["--memory", "9"], 48_986),
-        (["--memory", "9", "--count", "all"], 86_542),
     ],
 )
 def test_options(capsys: pytest.CaptureFixture[str], arguments: list[str], labels: int) -> None:
     assert plan_json(capsys, *HEADLINE, *arguments)["labels"] == labels
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        ({"published": True}, 108_080),
+        ({"count": "all"}, 86_542),
+        ({"bound": "hoeffding", "count": "all"}, 100_033),
+        ({"protocol": "incremental", "count": "all"}, 52_197),
+        ({"protocol": "incremental", "published": True}, 66_527),
+        ({"protocol": "resampling", "published": True}, 380_050),
+        ({"ceiling": 0.1, "count": "all"}, 34_904),
+        ({"memory": 9, "count": "all"}, 86_542),
+    ],
+)
+def test_what_is_no_setting_is_computed_still(options: dict[str, Any], labels: int) -> None:
+    """As `meter compare`, the lab and the figures of the paper do."""
+    spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01, **options)
+    assert required_labels(spec).labels == labels
+
+
+@pytest.mark.parametrize("option", [["--published"], ["--count", "all"]])
+def test_what_is_no_setting_is_no_option(
+    capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    code, out, err = run(capsys, "plan", *HEADLINE, *option)
+    assert (code, out) == (2, "")
+    assert f"No such option '{option[0]}'" in err
 
 
 def test_confidence_is_one_minus_delta(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,8 +179,6 @@ BAD = {
     "tenants": ["plan", *HEADLINE, "--tenants", "4,5"],
     "tenants words": ["plan", *HEADLINE, "--tenants", "a,b"],
     "revert after the end": ["plan", *HEADLINE, "--reverts", "11"],
-    "published ceiling": ["plan", *HEADLINE, "--published", "--ceiling", "0.1"],
-    "published exact": ["plan", *HEADLINE, "--published", "--bound", "exact"],
     "exact for brier": ["plan", *HEADLINE, "--loss", "brier", "--bound", "exact"],
     "too few labels": ["plan", "--labels", "10", "--tolerance", "0.01"],
     "too few at any tolerance": ["plan", "--labels", "2", "--steps", "100"],
@@ -234,8 +254,6 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 TABLE = {
-    ("--signals", "5", "--published"): {"10": 108_080, "100": 832_327},
-    ("--count", "all"): {"10": 86_542, "32": 260_905, "100": 805_314, "1000": 8_041_885},
     (): {"10": 48_986, "32": 123_062, "100": 356_132, "1000": 3_469_564},
     ("--ceiling", "0.1"): {"10": 17_943, "32": 45_762, "100": 134_462, "1000": 1_320_654},
     ("--drawn", "0.05"): {"10": 36_247, "32": 71_859, "100": 184_000, "1000": 1_692_601},
@@ -243,6 +261,11 @@ TABLE = {
     ("--protocol", "independent"): {"10": 27_169, "32": 32_585, "100": 37_941, "1000": 48_878},
 }
 """Labels by steps, with tolerance and delta 0.01."""
+COMPARED = {
+    "published": {"10": 108_080, "100": 832_327},
+    "all answers": {"10": 86_542, "32": 260_905, "100": 805_314, "1000": 8_041_885},
+}
+"""The same, as `meter compare` shows it."""
 
 
 @pytest.mark.parametrize(
@@ -256,18 +279,26 @@ def test_the_table_of_what_each_count_needs(
     assert answer["labels"] == labels
 
 
+@pytest.mark.parametrize("steps", ["10", "32", "100", "1000"])
+def test_the_rows_of_the_table_that_are_compared(steps: str) -> None:
+    spec = MeterSpec.uniform(tolerance=0.01, steps=int(steps), delta=0.01)
+    labels = {form.name: form.plan.labels for form in compare_forms(spec)}
+    for form, row in COMPARED.items():
+        assert labels[form] == row.get(steps, labels[form])
+
+
 def test_the_table_is_that_of_the_page_on_the_mathematics() -> None:
     page = (Path(__file__).parents[2] / "docs" / "mathematics.md").read_text("utf-8")
-    for options, row in TABLE.items():
+    rows: dict[str, dict[str, int]] = {" ".join(options): row for options, row in TABLE.items()}
+    for name, row in (COMPARED | rows).items():
         cells = (f"{row[steps]:,}" if steps in row else "" for steps in ("10", "32", "100", "1000"))
-        named = f"`{' '.join(options)}`" if options else "nothing more"
+        named = name if name in COMPARED else f"`{name}`" if name else "nothing more"
         assert " ".join(f"| {named} | {' | '.join(cells)} |".split()) in page
 
 
 @pytest.mark.parametrize(
     ("options", "tolerance"),
     [
-        (["--signals", "5", "--count", "all"], 0.124388),
         ([], 0.0847902),
         (["--drawn", "0.2"], 0.0788885),
         (["--drawn", "0.5"], 0.056565),
@@ -279,6 +310,12 @@ def test_what_a_thousand_labels_promise_in_twenty_steps(
 ) -> None:
     answer = plan_json(capsys, "--labels", "1000", "--steps", "20", "--delta", "0.1", *options)
     assert answer["tolerances"][0] == pytest.approx(tolerance, rel=1e-5)
+
+
+def test_what_they_would_promise_if_all_answers_counted() -> None:
+    spec = MeterSpec.uniform(signals=5, tolerance=0.1, steps=20, delta=0.1, count="all")
+    found = reachable_tolerance(spec, 1000).spec.tolerances
+    assert found[0] == pytest.approx(0.124388, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +341,6 @@ def test_a_plan_always_shows_its_bands(
     ("options", "said"),
     [
         ([], "48,986 labels; 65,137 less than 0.02 from another"),
-        (["--count", "all"], "94,337 labels"),
         (["--signals", "1"], "48,986 labels"),
     ],
 )
@@ -323,7 +359,9 @@ def test_the_edges_of_the_bands_decide_how_many_answers_are_possible(
 ) -> None:
     asked = ("--steps", "10", "--tolerance", "0.01", "--edges", edges)
     assert plan_json(capsys, *asked)["labels"] == labels
-    assert plan_json(capsys, *asked, "--count", "all")["labels"] == 86_542
+    inner = [float(edge) for edge in edges.split(",")]
+    every = MeterSpec.uniform(edges=inner, tolerance=0.01, steps=10, delta=0.01, count="all")
+    assert required_labels(every).labels == 86_542
     _, out, _ = run(capsys, "plan", *asked)
     assert f"5, with edges at {edges.replace(',', ', ')}" in out
 

@@ -55,10 +55,6 @@ def specs(draw: st.DrawFn) -> MeterSpec:
     }
     if options["protocol"] in (Protocol.REGULAR, Protocol.INCREMENTAL):
         options |= special[draw(st.sampled_from(sorted(special)))]
-    if options["ceiling"] is None and not set(options) & {
-        "memory",
-    }:
-        options["published"] = draw(st.booleans())
     return MeterSpec.uniform(
         signals=signals,
         tolerance=tolerances,
@@ -361,7 +357,7 @@ def test_drawn_edges_take_the_place_of_the_bands(tmp_path: Path) -> None:
     ],
 )
 def test_a_value_of_the_wrong_type_is_refused_too(options: dict[str, Any]) -> None:
-    """A meter.toml is written by hand: `tenants = 10` or `published = "no"` will come."""
+    """A meter.toml is written by hand: `tenants = 10` or `handover = "no"` will come."""
     refused(options)
 
 
@@ -396,6 +392,9 @@ METER = "[meter]\nsteps = 10\ndelta = 0.01\n"
         (METER + BANDS + "[extra]\nkey = 1", "'extra' given, only [meter] and [[bands]] are known"),
         (METER + "stepz = 10\n" + BANDS, "[meter] 'stepz' is no setting: did you mean 'steps'?"),
         (METER + "bands = 10\n" + BANDS, "[meter] 'bands' is no setting: "),
+        (METER + "published = true\n" + BANDS, "[meter] 'published' is no setting: leave it out"),
+        (METER + 'count = "all"\n' + BANDS, "[meter] 'count' is no setting: leave it out"),
+        (METER + "topped_up = 1\n" + BANDS, "[meter] 'topped_up' is no setting: say top_up"),
         ("[meter]\nsteps = 10\n" + BANDS, "[meter] delta is missing: add delta = 0.05"),
         ("[meter]\ndelta = 0.01\n" + BANDS, "[meter] steps is missing: add steps = 10"),
         (METER + BANDS + "colour = 1", "band 1: {"),

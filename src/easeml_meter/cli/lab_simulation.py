@@ -37,6 +37,8 @@ def _meter_options(command: Command) -> Command:
     wanted = [each for each in planning.plan.params if each.name not in _NOT_OF_THE_METER]
     for option in reversed(wanted):
         command = _again(option)(command)
+    published = "The paper's own counting and Hoeffding's bound."
+    command = click.option("--published", is_flag=True, help=published)(command)
     return click.option("--spec", "path", type=PATH, help="The meter, as a meter.toml.")(command)
 
 

@@ -21,7 +21,7 @@ from easeml_meter.cli.questions import (
 )
 from easeml_meter.errors import invalid
 from easeml_meter.report.presets import PRESETS
-from easeml_meter.spec import Bound, Count, MeterSpec, Protocol
+from easeml_meter.spec import Bound, MeterSpec, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
@@ -83,12 +83,6 @@ def _check_alone(path: object) -> None:
     help="Tail bound. Default: the tightest that is valid for the loss.",
 )
 @click.option("--loss", help='Loss of each example. Default: "0-1". Others use the convex bound.')
-@click.option("--published", is_flag=True, help="The paper's own counting and Hoeffding's bound.")
-@click.option(
-    "--count",
-    type=click.Choice([str(name) for name in Count]),
-    help="Which histories of answers are counted.",
-)
 @click.option("--tenants", help="Steps of each isolated team, such as 5,5.")
 @click.option("--handover", is_flag=True, help="Teams start from each other's checkpoints.")
 @click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")

@@ -31,8 +31,7 @@ def check_meter(
     if spec.protocol not in METERS:
         raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
     check_name("name", name)
-    if spec.topped_up:
-        raise invalid("topped up", spec.topped_up, "no setting: say top_up, the steps after it")
+    MeterSpec.from_mapping(spec.to_mapping())  # no meter is made with what is no setting
     check_new_strata(spec)
     loss = allowed_loss(spec, allowed_losses)
     if spec.classes:  # two may be one, as 1 and "1" are

@@ -47,6 +47,12 @@ _BOUNDS = {
     WEIGHTED: Bound.KL,
 }
 """The bounds of scores of a whole test set; the others have the exact one."""
+_NO_SETTINGS = {
+    "topped_up": "say top_up, the steps after it",
+    "published": "leave it out: it is a bound, which meter compare shows",
+    "count": "leave it out: meter compare shows what all answers would need",
+}
+"""What no meter is made with, and what to do instead."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +75,10 @@ class MeterSpec:
     bound: Bound | None = None
     """None: the tightest that is valid for the loss."""
     published: bool = False
-    """Count as the paper does (pairs of model and signal) and use Hoeffding's bound."""
+    """Count as the paper does (pairs of model and signal) and use Hoeffding's bound: no setting,
+    but what `meter compare` and the lab show."""
     count: Count = Count.CONSISTENT
-    """Which histories are counted; the published analysis counts all of them."""
+    """Which histories are counted; the published analysis counts all of them. No setting."""
     drawn: float | None = None
     """Draw the band edges of every answer at random, this far apart, in place of the bands' own."""
     ceiling: float | None = None
@@ -476,11 +483,11 @@ class MeterSpec:
             bands = []
         elif not isinstance(bands, list) or not bands:
             raise invalid("meter.toml", "no [[bands]]", "give lower, upper and tolerance of each")
-        known = {field.name for field in dataclasses.fields(cls)} - {"bands", "topped_up"}
+        known = {field.name for field in dataclasses.fields(cls)} - {"bands", *_NO_SETTINGS}
         for key in meter:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
-                meant = (
+                meant = _NO_SETTINGS.get(key) or (
                     f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
                 )
                 raise InvalidInput(f"meter.toml: [meter] {key[:40]!r} is no setting: {meant}")

@@ -45,6 +45,11 @@ def test_where_bands_are_narrow_one_more_makes_one_more_possible() -> None:
     assert close == required_labels(meter(edges=(0.01, 0.02, 0.03))).labels
 
 
+def test_where_all_answers_count_every_edge_costs_the_same() -> None:
+    every = MeterSpec.uniform(tolerance=0.01, steps=10, delta=0.01, count="all")
+    assert with_another_edge(every) == (94_337, 94_337)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"drawn": 0.2}, {"published": True}, {"protocol": "incremental"}, {"protocol": "independent"}],
