@@ -15,6 +15,7 @@ from easeml_meter.server.auth import ActorHere, CallerHere, SiteActorHere, SiteH
 from easeml_meter.server.errors import answers
 from easeml_meter.server.limits import PlanCounted
 from easeml_meter.service import meters
+from easeml_meter.service.actor import permit
 from easeml_meter.service.meters import MeterSummary
 from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.strata import check_new_strata
@@ -87,6 +88,7 @@ def list_meters(
 @router.post("/meters", status_code=201, responses=answers(409, 413))
 def create_meter(site: SiteHere, actor: SiteActorHere, given: NewMeter) -> MeterShown:
     """Make a meter, and ask for its first test set (admins)."""
+    permit(actor, meters.create_meter)  # before anything is read from the settings
     spec = MeterSpec.from_mapping(given.settings)
     made = meters.create_meter(actor, site, spec, given.name, given.id)
     return _shown(meters.show_meter(actor, site.space(made.id)))
