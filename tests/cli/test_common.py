@@ -239,8 +239,6 @@ def test_addresses_and_proxies_that_cannot_be_used(
         "login --name {}",
         "user add {}",
         "promote {}",
-        "note 1 {}",
-        "note {} words",
         "submit --test a.csv --validation a.csv --id {}",
     ],
 )

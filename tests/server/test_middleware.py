@@ -94,7 +94,8 @@ def test_a_client_that_breaks_off_is_no_failure_of_the_server(
         add_seat(SYSTEM, site.served.site.space(meter), user.id, Role.DEVELOPER, 1)
         head = (
             f"POST /api/v1/meters/{meter}/submissions?model=m HTTP/1.1\r\nHost: a\r\n"
-            f"Authorization: Bearer {site.served.tokens['ann']}\r\nContent-Length: 100\r\n\r\n"
+            f"Authorization: Bearer {site.served.tokens['ann']}\r\nContent-Length: 100\r\n"
+            "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
         )
         with caplog.at_level("INFO", "easeml_meter"):
             with socket.create_connection(("127.0.0.1", site.port)) as connection:
