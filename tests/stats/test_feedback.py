@@ -34,7 +34,7 @@ def meter(
         tolerance=[eps / GRID for eps in each],
         steps=steps,
         delta=0.1,
-        **{"count": "consistent"} | options,
+        **options,
     )
 
 
@@ -266,7 +266,6 @@ def test_possible_bands_of_one_tolerance(edges: list[int], eps: int) -> None:
         tolerance=eps / 200,
         steps=2,
         delta=0.1,
-        count="consistent",
     )
     near = max(sum(edge <= other < edge + 2 * eps for other in inner) for edge in inner)
     assert possible_bands(spec) == 1 + near
@@ -291,9 +290,7 @@ def test_possible_bands_of_unequal_tolerances(tolerances: list[int], wide: int) 
 
 def test_edges_exactly_two_tolerances_apart_leave_two_bands() -> None:
     """As rationals: 0.3 - 0.1 is less than 0.2 in doubles."""
-    spec = MeterSpec.uniform(
-        signals=3, edges=[0.1, 0.3], tolerance=0.1, steps=2, delta=0.1, count="consistent"
-    )
+    spec = MeterSpec.uniform(signals=3, edges=[0.1, 0.3], tolerance=0.1, steps=2, delta=0.1)
     assert possible_bands(spec) == 2
     assert possible_bands(spec.with_tolerances([0.10001] * 3)) == 3
     # A mean of real numbers is rounded, so a hair's breadth is not relied on.

@@ -21,8 +21,8 @@ from easeml_meter.spec import MeterSpec
     ("spec", "said"),
     [
         (small_spec(inputs="public"), PUBLIC_INPUTS),
-        (small_spec(count="consistent"), BLIND_VALIDATION),
-        (small_spec(count="consistent", drawn=0.3), DRAWN_EDGES),
+        (small_spec(), BLIND_VALIDATION),
+        (small_spec(drawn=0.3), DRAWN_EDGES),
     ],
 )
 def test_each_setting_says_what_it_takes(spec: MeterSpec, said: str) -> None:

@@ -51,7 +51,7 @@ def test_answers_are_named() -> None:
         "above the ceiling",
         "no reading",
     )
-    assert len(GapQuestion(spec_of(drawn=0.2, count="consistent")).answers) == 1
+    assert len(GapQuestion(spec_of(drawn=0.2)).answers) == 1
 
 
 def test_answers_of_scores_are_named() -> None:

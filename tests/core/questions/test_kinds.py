@@ -72,7 +72,7 @@ class Coin(Question):
     ("spec", "kind"),
     [
         (small_spec(), GapQuestion),
-        (small_spec(count="consistent", window=4), Rolling),
+        (small_spec(window=4), Rolling),
         (condition_spec(), PassFail),
         (condition_spec(question="n - o > 0 +/- 0.1", disagreement=0.2), PassFail),
         (

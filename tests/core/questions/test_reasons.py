@@ -65,7 +65,7 @@ def test_other_meters_are_taken_apart_too(options: dict[str, object]) -> None:
     "spec",
     [
         condition_spec(),
-        small_spec(count="consistent", window=4),
+        small_spec(window=4),
         small_spec(loss="f1[1]"),
         small_spec(judge_error=0.1, pool=10**6),
     ],

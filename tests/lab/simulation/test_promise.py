@@ -96,7 +96,7 @@ def test_the_size_without_adaptivity_is_not_safe(labels: int, low: float, high: 
 
 def test_blocks_come_within_a_third_of_the_plan() -> None:
     """The best attack known breaks 1 % up to about 38,700 labels; the plan asks for 48,986."""
-    spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01, count="consistent")
+    spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)
     planned = required_labels(spec).labels
     assert planned == 48_986
     assert 0.009 < coverage(experiment(spec, "blocks", labels=38_005), 8000).rate < 0.014
@@ -105,9 +105,7 @@ def test_blocks_come_within_a_third_of_the_plan() -> None:
 
 def test_two_answers_counted_as_one_are_noticed() -> None:
     """One band too few of the two that are possible: one model for each step, and blocks tell."""
-    spec = MeterSpec.uniform(
-        signals=3, edges=(0.2, 0.4), tolerance=0.1, steps=12, delta=0.1, count="consistent"
-    )
+    spec = MeterSpec.uniform(signals=3, edges=(0.2, 0.4), tolerance=0.1, steps=12, delta=0.1)
     assert possible_bands(spec) == 2
     too_few = required_labels(spec.replace(protocol="independent")).labels
     found = coverage(experiment(spec, "blocks", labels=too_few), RUNS)

@@ -11,7 +11,7 @@ from easeml_meter.checks import finite, listed
 from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, DRAWN_EDGES
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Count, MeterSpec, default_edges
+from easeml_meter.spec import MeterSpec, default_edges
 from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
 
@@ -77,7 +77,6 @@ class Bands:
             edges=self.edges,
             steps=1,
             delta=0.5,
-            count=Count.CONSISTENT,
             drawn=self.drawn,
         )
 

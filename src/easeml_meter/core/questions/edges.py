@@ -9,7 +9,7 @@ from dataclasses import replace
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import Budget, Plan, reachable_tolerance, smallest_size
-from easeml_meter.spec import DEFAULT_EDGES, Band, Count, MeterSpec, Protocol, default_edges
+from easeml_meter.spec import DEFAULT_EDGES, Band, MeterSpec, Protocol, default_edges
 from easeml_meter.stats.counting import has_closed_form
 from easeml_meter.stats.feedback import possible_bands
 
@@ -47,7 +47,7 @@ def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
     """
     if not isinstance(question_of(spec), GapQuestion):
         return None
-    if spec.published or spec.drawn is not None or spec.protocol is not Protocol.REGULAR:
+    if spec.drawn is not None or spec.protocol is not Protocol.REGULAR:
         return None
     if spec.sizes or not has_closed_form(spec):
         return None
@@ -55,8 +55,7 @@ def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
     middle = (last.lower + last.upper) / 2
     more = spec.replace(bands=(*others, replace(last, upper=middle), replace(last, lower=middle)))
     close = min(possible_bands(spec), spec.signals) + 1
-    away = close if spec.count is Count.ALL else max(2, close - 1)
     budget = Budget.of_meter(more)
-    asked = (GapQuestion(more, bands) for bands in (away, close))
+    asked = (GapQuestion(more, bands) for bands in (max(2, close - 1), close))
     labels = (question.rounded_up(smallest_size(question, budget)) for question in asked)
     return next(labels), next(labels)
