@@ -145,9 +145,7 @@ def test_a_secret_that_leaks_breaks_the_promise() -> None:
 def test_edges_that_look_at_the_data_break_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A band that ends just above a small gap, or begins at a large one, tells which it is."""
 
-    def looking(
-        desk: Arena, index: int, validation: float, test: Fraction, _: float
-    ) -> tuple[int, float]:
+    def looking(desk: Arena, index: int, validation: float, test: Fraction) -> tuple[int, float]:
         gap = desk.rules.gap(validation, test)
         edge = gap if gap > Fraction(1, 2) else gap + Fraction(1, 10**6)
         rules = desk.rules.drawing(edge % Fraction(2, 5))
