@@ -102,7 +102,6 @@ def test_what_is_known_is_not_refused(name: str) -> None:
         ({"loss": "precision[a]", "tries": 2}, "sealing checks nothing"),
         ({"rows": 0}, "rows"),
         ({"published": True}, "not with published"),
-        ({"bound": "hoeffding"}, "not with the bound"),
         ({"protocol": "resampling"}, "not with the resampling protocol"),
         ({"question": "n > 0.8 +/- 0.1"}, "about n needs"),
     ],

@@ -36,7 +36,6 @@ def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("arguments", "labels"),
     [
-        (["--bound", "hoeffding"], 61_145),
         (["--protocol", "incremental"], 46_726),
         (["--protocol", "independent"], 27_169),
         (["--ceiling", "0.1"], 17_943),
@@ -54,7 +53,6 @@ def test_options(capsys: pytest.CaptureFixture[str], arguments: list[str], label
     [
         ({"published": True}, 108_080),
         ({"count": "all"}, 86_542),
-        ({"bound": "hoeffding", "count": "all"}, 100_033),
         ({"protocol": "incremental", "count": "all"}, 52_197),
         ({"protocol": "incremental", "published": True}, 66_527),
         ({"protocol": "resampling", "published": True}, 380_050),
@@ -179,7 +177,6 @@ BAD = {
     "tenants": ["plan", *HEADLINE, "--tenants", "4,5"],
     "tenants words": ["plan", *HEADLINE, "--tenants", "a,b"],
     "revert after the end": ["plan", *HEADLINE, "--reverts", "11"],
-    "exact for brier": ["plan", *HEADLINE, "--loss", "brier", "--bound", "exact"],
     "too few labels": ["plan", "--labels", "10", "--tolerance", "0.01"],
     "too few at any tolerance": ["plan", "--labels", "2", "--steps", "100"],
     "negative labels": ["plan", "--labels", "-1", "--tolerance", "0.01"],

@@ -22,9 +22,7 @@ from easeml_meter.spec import MeterSpec
 BY_BAND = [0.05, 0.1, 0.15, 0.2, 0.25]
 METERS: dict[str, dict[str, Any]] = {
     "regular": {},
-    "regular, hoeffding": {"bound": "hoeffding"},
     "regular, convex": {"loss": "brier"},
-    "regular, kl": {"bound": "kl"},
     "regular, ceiling": {"ceiling": 0.2},
     "regular, own loss": {"loss": "module:function"},
     "incremental": {"protocol": "incremental"},

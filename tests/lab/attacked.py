@@ -1,4 +1,4 @@
-"""What is attacked: every protocol, bound and prior on offer, and who can be let loose on it."""
+"""What is attacked: every protocol, loss and prior on offer, and who can be let loose on it."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ CONSISTENT = (
     *("tenants", "hand-over", "memory", "reverts", "measuring can fail"),
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""
-OTHER_BOUNDS = ("one step", "regular", "incremental, by band")
-"""Also attacked with the bounds that are not the default."""
+GRADED = ("one step", "regular", "incremental, by band")
+"""Also attacked with losses between 0 and 1, which have the convex bound."""
 
 
 def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
@@ -88,11 +88,9 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
                 f"{form}, consistent": each | {"count": "consistent"}
                 for form, each in forms.items()
             }
-        if name in OTHER_BOUNDS:
-            for bound in ("hoeffding", "kl", "convex"):
-                forms[f"{name}, {bound}"] = options | {"bound": bound}
-                forms[f"{name}, {bound}, graded"] = options | {"bound": bound, "loss": "brier"}
-                forms[f"{name}, {bound}, ceiling"] = options | {"bound": bound, "ceiling": 0.2}
+        if name in GRADED:
+            forms[f"{name}, graded"] = options | {"loss": "brier"}
+            forms[f"{name}, graded, ceiling"] = options | {"loss": "brier", "ceiling": 0.2}
         for form, changes in forms.items():
             yield form, MeterSpec.uniform(**common | _fitting(changes, steps))
 

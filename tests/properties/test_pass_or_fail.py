@@ -54,7 +54,6 @@ def test_a_meter_is_read_from_its_file_and_written_back(tmp_path: Path) -> None:
         {"memory": 2},
         {"reverts": (1,)},
         {"loss": "brier"},
-        {"bound": "hoeffding"},
         {"count": "all"},
         {"published": True},
         {"tenants": (2, 2), "passes": 1},

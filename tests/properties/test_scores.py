@@ -96,8 +96,6 @@ def test_scores_of_0_or_1_have_the_exact_bound_and_others_the_convex_one() -> No
     assert required_labels(score_spec("score[0-1]")).labels == required_labels(plain).labels
     for loss in ("score", "score[0,1]", "score[0,10]"):
         assert score_spec(loss).tail is Bound.CONVEX
-        with pytest.raises(InvalidInput, match="needs a loss of 0 or 1"):
-            score_spec(loss, bound="exact")
 
 
 def test_only_ids_are_sealed_unless_columns_are_named(evaluation: Evaluation) -> None:

@@ -123,7 +123,6 @@ def test_the_exact_tail_is_taken_only_under_its_conditions() -> None:
         ({"ceiling": 0.2}, "not with ceiling"),
         ({"clusters": True}, "not with clusters"),
         ({"window": 4}, "not with window"),
-        ({"bound": "hoeffding"}, "not with the bound"),
         ({"protocol": "resampling"}, "not with the resampling"),
         ({"models": True, "inputs": "hidden"}, "submit predictions"),
         ({"judge_error": 0.1, "pool": 100, "rows": 100}, "not with a judge"),

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.spec import Band, Bound, Gap, MeterSpec, Protocol
+from easeml_meter.spec import Band, Gap, MeterSpec, Protocol
 from easeml_meter.stats.feedback import possible_bands
 
 PLAIN: dict[str, Any] = {"signals": 3, "tolerance": 0.05, "steps": 10, "delta": 0.01}
@@ -126,9 +126,9 @@ def test_a_file_reads_like_this(tmp_path: Path) -> None:
 
 
 def test_names_become_choices() -> None:
-    spec = meter(protocol="incremental", bound="hoeffding")
+    spec = meter(protocol="incremental", gap="signed")
     assert spec.protocol is Protocol.INCREMENTAL
-    assert spec.bound is Bound.HOEFFDING
+    assert spec.gap is Gap.SIGNED
 
 
 def test_one_tolerance_is_for_all_bands() -> None:
@@ -202,7 +202,6 @@ def test_steps(steps: object) -> None:
         ({"loss": 1}, "loss", "1"),
         ({"protocol": "irregular"}, "protocol", "'irregular'"),
         ({"protocol": None}, "protocol", "nothing"),
-        ({"bound": "tight"}, "bound", "'tight'"),
         ({"inputs": "shown"}, "inputs", "'shown'"),
         ({"classes": ("cat", "dog", "cat")}, "classes", "['cat', 'dog', 'cat']"),
         ({"classes": ("cat", ["dog"])}, "classes", "['cat', ['dog']]"),
@@ -264,10 +263,7 @@ def test_steps(steps: object) -> None:
         # memory
         ({"memory": -1}, "memory", "-1"),
         ({"memory": 1.5}, "memory", "1.5"),
-        # bounds and the published analysis
-        ({"bound": "exact", "loss": "squared"}, "bound", "'exact'"),
-        ({"published": True, "bound": "exact"}, "bound", "'exact'"),
-        ({"published": True, "bound": "kl"}, "bound", "'kl'"),
+        # the published analysis
         ({"published": True, "ceiling": 0.1}, "ceiling", "0.1"),
         ({"published": True, "memory": 0}, "memory", "0"),
         ({"gap": "relative"}, "gap", "'relative'"),
@@ -319,7 +315,6 @@ def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
         ({"count": "all"}, 'count = "all"'),
         ({"ceiling": 0.2}, "ceiling"),
         ({"tenants": (4, 6)}, "tenants"),
-        ({"bound": "kl"}, "the bound kl"),
         ({"loss": "brier"}, "the loss brier"),
         ({"loss": "f1[1]"}, "the loss f1[1]"),
     ],

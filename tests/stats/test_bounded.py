@@ -21,6 +21,7 @@ from easeml_meter.stats.bounded import (
     log_convex,
     log_kl,
 )
+from easeml_meter.stats.planning import log_failure, smallest
 from easeml_meter.stats.tails import log_tail
 
 GRADES = 4
@@ -158,7 +159,12 @@ def test_labels_for_any_loss(
     usual: dict[str, Any] = {"signals": 5, "steps": 10, "tolerance": 0.01, "delta": 0.01}
     spec = MeterSpec.uniform(**usual | {"loss": "brier"} | options)
     assert spec.tail is Bound.CONVEX
-    assert required_labels(spec.replace(bound="kl")).labels == kl
+
+    def by_kl(labels: int) -> float:
+        tail = log_tail(Bound.KL, labels, 0.01)
+        return log_failure(spec, labels, tail=lambda *_, **__: tail) - math.log(0.01)
+
+    assert smallest(by_kl, 10**6) == kl
     assert required_labels(spec).labels == with_margin
     monkeypatch.setattr(bounded, "SEARCH_MARGIN", 0.0)
     assert required_labels(spec).labels == convex

@@ -46,7 +46,6 @@ def test_the_tail_is_none_at_no_labels_and_small_with_enough() -> None:
         {"ceiling": 0.1},
         {"window": 4},
         {"published": True},
-        {"bound": "hoeffding"},
         {"protocol": "resampling"},
         {"pool": 0},
         {"rows": 0},

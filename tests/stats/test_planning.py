@@ -45,9 +45,7 @@ METERS: dict[str, dict[str, Any]] = {
     "independent": {"protocol": "independent"},
     "independent, ceiling": {"protocol": "independent", "ceiling": 0.07},
     "convex": {"loss": "squared"},
-    "kl": {"bound": "kl"},
-    "kl, ceiling": {"loss": "squared", "ceiling": 0.1},
-    "hoeffding": {"bound": "hoeffding"},
+    "convex, ceiling": {"loss": "squared", "ceiling": 0.1},
     "published": {"published": True},
     "published, incremental": {"published": True, "protocol": "incremental", "tolerance": BY_BAND},
     "published, reverts": {"published": True, "reverts": (2, 5)},
@@ -96,7 +94,7 @@ def test_required_labels_suffice_and_one_fewer_does_not(options: dict[str, Any])
     tolerance=st.floats(0.01, 0.6),
     delta=st.floats(1e-6, 0.9),
     protocol=st.sampled_from(list(Protocol)),
-    bound=st.sampled_from([None, *Bound]),
+    options=st.sampled_from([{}, {"loss": "squared"}, {"published": True}]),
 )
 def test_required_labels_are_the_fewest(
     *,
@@ -105,7 +103,7 @@ def test_required_labels_are_the_fewest(
     tolerance: float,
     delta: float,
     protocol: Protocol,
-    bound: Bound | None,
+    options: dict[str, Any],
 ) -> None:
     spec = MeterSpec.uniform(
         signals=signals,
@@ -113,7 +111,7 @@ def test_required_labels_are_the_fewest(
         steps=steps,
         delta=delta,
         protocol=protocol,
-        bound=bound,
+        **options,
     )
     each = required_labels(spec).labels // sets_of(spec)
     assert holds(spec, each)
@@ -121,9 +119,9 @@ def test_required_labels_are_the_fewest(
 
 
 @pytest.mark.parametrize("protocol", ["regular", "incremental", "independent", "resampling"])
-@pytest.mark.parametrize("bound", list(Bound))
-def test_with_one_step_all_meters_are_the_same(protocol: str, bound: Bound) -> None:
-    spec = meter(steps=1, bound=bound)
+@pytest.mark.parametrize("loss", ["0-1", "squared"])
+def test_with_one_step_all_meters_are_the_same(protocol: str, loss: str) -> None:
+    spec = meter(steps=1, loss=loss)
     assert required_labels(spec.replace(protocol=protocol)).labels == required_labels(spec).labels
 
 
@@ -170,9 +168,6 @@ def test_a_band_may_promise_nothing() -> None:
         ({"loss": "0-1"}, Bound.EXACT),
         ({"loss": "top-5"}, Bound.EXACT),
         ({"loss": "squared"}, Bound.CONVEX),
-        ({"loss": "squared", "bound": "kl"}, Bound.KL),
-        ({"loss": "squared", "bound": "hoeffding"}, Bound.HOEFFDING),
-        ({"bound": "kl"}, Bound.KL),
         ({"published": True}, Bound.HOEFFDING),
         ({"published": True, "loss": "squared"}, Bound.HOEFFDING),
     ],

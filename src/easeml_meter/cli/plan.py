@@ -21,7 +21,7 @@ from easeml_meter.cli.questions import (
 )
 from easeml_meter.errors import invalid
 from easeml_meter.report.presets import PRESETS
-from easeml_meter.spec import Bound, MeterSpec, Protocol
+from easeml_meter.spec import MeterSpec, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
@@ -76,11 +76,6 @@ def _check_alone(path: object) -> None:
 @click.option("--confidence", type=float, help="Given instead of delta: 1 - delta.")
 @click.option(
     "--protocol", type=click.Choice([str(name) for name in Protocol]), help="Default: regular."
-)
-@click.option(
-    "--bound",
-    type=click.Choice([str(name) for name in Bound]),
-    help="Tail bound. Default: the tightest that is valid for the loss.",
 )
 @click.option("--loss", help='Loss of each example. Default: "0-1". Others use the convex bound.')
 @click.option("--tenants", help="Steps of each isolated team, such as 5,5.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from easeml_meter.checks import refuse_with, whole
 from easeml_meter.errors import invalid
-from easeml_meter.spec.names import GAP, METERS, Bound, Count, Protocol, is_zero_one
+from easeml_meter.spec.names import GAP, METERS, Count, Protocol, is_zero_one
 
 if TYPE_CHECKING:
     from easeml_meter.spec.meter import MeterSpec
@@ -88,7 +88,6 @@ def check_window(spec: MeterSpec) -> None:
         f'the question "{spec.question}"': spec.question != GAP,
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
         f"the loss {spec.loss}": not is_zero_one(spec.loss),
-        f"the bound {spec.bound}": spec.bound not in (None, Bound.EXACT),
         "unequal tolerances": len(set(spec.tolerances)) > 1,
         "published": spec.published,
         'count = "all"': spec.count is Count.ALL,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from easeml_meter.checks import finite, refuse_with, settle
 from easeml_meter.errors import invalid
 from easeml_meter.spec.bands import Band
-from easeml_meter.spec.names import Bound, Count, Protocol
+from easeml_meter.spec.names import Count, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.spec.meter import MeterSpec
@@ -43,8 +43,6 @@ def check_published(spec: MeterSpec) -> None:
     """Refuse what the paper's own analysis does not cover."""
     if not spec.published:
         return
-    if spec.bound not in (None, Bound.HOEFFDING):
-        raise invalid("bound", str(spec.bound), "the published analysis uses hoeffding")
     beyond = {
         "ceiling": spec.ceiling,
         "memory": spec.memory,

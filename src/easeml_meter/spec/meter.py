@@ -72,8 +72,6 @@ class MeterSpec:
     loss: str = "0-1"
     gap: Gap = Gap.ABSOLUTE
     """Whether a model that is better on the test set has a gap, too, or is in band 1."""
-    bound: Bound | None = None
-    """None: the tightest that is valid for the loss."""
     published: bool = False
     """Count as the paper does (pairs of model and signal) and use Hoeffding's bound: no setting,
     but what `meter compare` and the lab show."""
@@ -153,8 +151,6 @@ class MeterSpec:
         settle(self, protocol=one_of("protocol", self.protocol, Protocol))
         settle(self, gap=one_of("gap", self.gap, Gap))
         settle(self, count=one_of("count", self.count, Count))
-        if self.bound is not None:
-            settle(self, bound=one_of("bound", self.bound, Bound))
         check_question(self)
         check_corpus(self)
         check_drawn(self)
@@ -166,11 +162,7 @@ class MeterSpec:
             raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each test set")
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
-        check_strata(self)  # the bound in force depends on them
-        if self.corpus is None and self.tail is Bound.EXACT and not self.zero_one:
-            given = "the mean of a cluster" if self.clusters else f'"{self.loss}"'
-            allowed = f"needs a loss of 0 or 1 per example, not {given}: take convex"
-            raise invalid("bound", "exact", allowed)
+        check_strata(self)
         if self.inputs not in ("hidden", "public"):
             raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
         self._check_classes()
@@ -411,11 +403,9 @@ class MeterSpec:
 
     @property
     def tail(self) -> Bound:
-        """The bound in force: the one asked for, else the tightest valid for the loss."""
+        """The bound in force: the tightest that is valid for the loss."""
         if self.published:
             return Bound.HOEFFDING
-        if self.bound is not None:
-            return self.bound
         if self.corpus is not None:
             return _BOUNDS.get(self.corpus.name, Bound.EXACT)
         if self.stratified and not self.proportional:

@@ -8,7 +8,7 @@ from easeml_meter.checks import refuse_with, settle
 from easeml_meter.conditions import BETTER
 from easeml_meter.errors import invalid
 from easeml_meter.spec.bands import check_bands
-from easeml_meter.spec.names import Bound, Count, Gap, Protocol, is_zero_one
+from easeml_meter.spec.names import Count, Gap, Protocol, is_zero_one
 
 if TYPE_CHECKING:
     from easeml_meter.spec.meter import MeterSpec
@@ -45,7 +45,6 @@ def check_question(spec: MeterSpec) -> None:
         "bands": spec.bands,
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
         "a signed gap": spec.gap is not Gap.ABSOLUTE,
-        f"the bound {spec.bound}": spec.bound not in (None, Bound.EXACT),
         "published": spec.published,
         'count = "all"': spec.count is Count.ALL,
         "drawn": spec.drawn is not None,

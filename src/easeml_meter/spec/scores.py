@@ -48,7 +48,6 @@ def check_corpus(spec: MeterSpec) -> None:
         raise invalid("loss", spec.loss, f"one of the classes, {', '.join(names)[:200]}")
     unproved = {
         "published": spec.published,
-        f"the bound {spec.bound}": spec.bound is not None,
         "clusters": spec.clusters,
         f"the {spec.protocol} protocol": spec.protocol not in METERS,
     }
@@ -86,7 +85,6 @@ def check_judge(spec: MeterSpec) -> None:
         raise invalid("loss", spec.loss, "a judge needs the loss 0-1")
     unproved = {
         "published": spec.published,
-        f"the bound {spec.bound}": spec.bound is not None,
         "ceiling": spec.ceiling is not None,
         "floor": spec.floor is not None,
         "question": spec.asked is not None,

@@ -42,7 +42,6 @@ def check_strata(spec: MeterSpec) -> None:
         f"the loss {spec.loss}": spec.corpus is not None or spec.takes_scores,
         f'the question "{spec.question}"': spec.question != GAP,
         f"the {spec.protocol} protocol": spec.protocol not in METERS,
-        f"the bound {spec.bound}": spec.bound is not None,
         "published": spec.published,
         "ceiling": spec.ceiling is not None,
         "a judge": spec.judged,

@@ -241,7 +241,6 @@ def test_only_texts_and_no_code_come_out_of_a_draft() -> None:
 
 
 PAPER = {
-    "bound",
     "reverts",
     "memory",
 }

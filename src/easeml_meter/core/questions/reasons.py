@@ -87,7 +87,7 @@ def _unadapted(spec: MeterSpec) -> int:
 
     They are those of the same test set: with its ceiling and its strata, by the tightest bound.
     """
-    tightest = spec.replace(published=False, bound=None)
+    tightest = spec.replace(published=False)
     question = question_of(tightest)
     nats = math.log(spec.steps) + Budget(spec.steps, spec.delta).nats
     needed = smallest(lambda size: question.log_tail_from(size) + nats, question.enough(nats))
