@@ -23,13 +23,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NoReturn
-
-import numpy as np
-import pyarrow as pa
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 from easeml_meter import errors
 from easeml_meter.errors import MeterError, TooLarge
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SECONDS = 20
 """Of processor time, for any file."""
@@ -49,7 +49,7 @@ _MOST_FILES = 3
 # Whoever sends ten files must not get ten times the memory.
 _some_at_a_time = threading.BoundedSemaphore(3)
 
-Work = Callable[..., tuple[Any, pa.Table | None]]
+Work = Callable[..., "tuple[Any, pa.Table | None]"]
 """What a child does: it returns what JSON can say, and a table."""
 
 
@@ -75,6 +75,8 @@ def answer_apart(
         MeterError: what the function raised.
         TooLarge: the child died, of its limits or of what it read.
     """
+    import pyarrow as pa
+
     seconds = _SECONDS + math.ceil(size / _BYTES_A_SECOND)
     with _some_at_a_time, forked(_answer, work, given, memory=memory, seconds=seconds) as stream:
         if (line := stream.readline()).endswith(b"\n"):
@@ -183,6 +185,26 @@ def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
+    loaded = False
+    while True:
+        message, files, _, _ = socket.recv_fds(asking, 1, _MOST_FILES)
+        if not message:
+            return
+        if not loaded:  # with the first request: a server that reads no files needs no libraries
+            _load()
+            loaded = True
+        if not os.fork():
+            asking.close()
+            _work(files)
+        for number in files:
+            os.close(number)
+
+
+def _load() -> None:
+    """Have all libraries that children need, so that none of them loads any."""
+    import numpy as np
+    import pyarrow as pa
+
     # With its first array, pyarrow imports pandas, if there is one: in each child, at great cost.
     sys.meta_path.insert(0, _WithoutPandas())
     pa.array(np.zeros(1))
@@ -194,15 +216,6 @@ def main() -> None:
 
     gc.collect()
     gc.freeze()
-    while True:
-        message, files, _, _ = socket.recv_fds(asking, 1, _MOST_FILES)
-        if not message:
-            return
-        if not os.fork():
-            asking.close()
-            _work(files)
-        for number in files:
-            os.close(number)
 
 
 def _out_of_memory(error: BaseException | None) -> bool:
@@ -248,6 +261,8 @@ def _limit(memory: int, seconds: int) -> None:
 
 def _answer(stream: IO[bytes], work: Work, given: Sequence[object]) -> None:
     """Write one line of JSON, and the table after it; nothing where memory ends."""
+    import pyarrow as pa
+
     table = None
     try:
         value, table = work(*given)

@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.tables.writing import new_file
@@ -57,6 +56,8 @@ def write_table(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 def _writer(ending: str, stream: BinaryIO, schema: pa.Schema) -> Any:
     match ending:
         case ".parquet":
+            import pyarrow.parquet as pq
+
             return pq.ParquetWriter(stream, schema)
         case ".arrow":
             return pa.ipc.new_file(stream, schema)

@@ -22,8 +22,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow.parquet import encryption
 
 from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.vault.errors import opaque
@@ -77,6 +75,9 @@ def write_container(
     The columns `even` are laid out plainly, so that sizes on disk follow from the number of rows
     and not from the values. `notes` are asked for at the end and kept in the encrypted footer.
     """
+    import pyarrow.parquet as pq
+    from pyarrow.parquet import encryption
+
     key = random(32)
     wrap(b"", recipients)  # a bad recipient is found before the work is done
     sink = _Sink(stream)
@@ -136,6 +137,9 @@ class Container(Closing):
             raise
 
     def _open(self, key: Identity | bytes, bound_to: bytes) -> None:
+        import pyarrow.parquet as pq
+        from pyarrow.parquet import encryption
+
         source = self._source
         self._end = _end_of(source)
         self.secret = _unwrapped(source, key) if isinstance(key, Identity) else key
@@ -286,6 +290,8 @@ def _positional(schema: pa.Schema) -> pa.Schema:
 
 def _leaves(schema: pa.Schema, without: Sequence[str]) -> list[str]:
     """Return the paths under which Parquet stores the columns, nested ones too."""
+    import pyarrow.parquet as pq
+
     paths = []
     for index, field in enumerate(schema):
         if field.name in without:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from easeml_meter.core.differences import Compared, Differences, DifferingExample
@@ -162,6 +161,8 @@ def _examples(
 ) -> Iterator[DifferingExample]:
     if not places:
         return
+    import pyarrow.parquet as pq
+
     manifest = test_set.manifest or {}
     label, ids = manifest["label"]["name"], manifest["id_column"]
     with space.files.local(f"{released_folder(test_set.number)}/{TEST_SET}") as path:
@@ -179,7 +180,7 @@ def _examples(
         )
 
 
-def _rows(file: pq.ParquetFile, places: list[int]) -> pa.Table:
+def _rows(file: Any, places: list[int]) -> pa.Table:
     """Read these rows of a file, in this order, and no row group without one."""
     start = 0
     pieces: dict[int, pa.Table] = {}

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet
@@ -78,6 +77,8 @@ def _visible_state(actor: Actor, space: Workspace) -> MeterState:
 
 def _pieces(space: Workspace, test_set: TestSet) -> Iterator[bytes]:
     """Write a Parquet file a row group at a time: no more than one is ever decrypted."""
+    import pyarrow.parquet as pq
+
     with open_sealed(space, test_set) as sealed:
         schema = _visible_columns(sealed)
         sink = io.BytesIO()
