@@ -55,7 +55,6 @@ def test_no_fraction_is_left_in_the_promise_of_a_meter(name: str) -> None:
         ("on more than 0.1 of the rows fails", "on more than 10 % of the rows fails"),
         ('as "above the ceiling", 0.4: then', '"above the ceiling", 40 %: then'),
         ("above the ceiling (0.4). With", "above the ceiling (40 %). With"),
-        ("losses that vary more than 0.04)", "errors that vary more than 0.04)"),
         ("sealing is tried at most 3 times", "sealing is tried at most 3 times"),
         ('to "n > 0.8 +/- 0.05": every', 'to "n > 0.8 +/- 0.05": every'),
         (
