@@ -86,6 +86,7 @@ DOCUMENTED: dict[int, tuple[str, str]] = {
 GONE: dict[int, str] = {
     33: "webhooks: a redirect, or an answer without an end, of an address that an admin gave",
     34: "webhooks: private addresses behind names that an admin gave",
+    51: "a sparse tar that unpacks to gigabytes: no tar of a stranger is read",
 }
 """What was attacked is no more."""
 

@@ -493,7 +493,7 @@ return written > TARGET << 20
     ("program", "reason"),
     [
         ("while True: out.write(bytes(1 << 20))", "only an Arrow stream"),
-        ("while True: out.write(b'\\xff' * (1 << 20))", "too large"),
+        ("while True: out.write(b'\\xff' * (1 << 20))", "no valid Arrow stream"),
         (
             "out.write(schema)\nwhile True: out.write(batch)",
             "more predictions written than there are rows",

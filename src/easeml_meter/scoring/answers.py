@@ -22,6 +22,8 @@ MEMORY = 1 << 30
 FREE_BYTES = 1 << 20
 ROW_BYTES = 64 << 10
 """So many bytes for each row of input: enough for 8,000 scores."""
+_HEAD_BYTES = 64
+"""A batch takes at least so many, also one without rows."""
 
 _SLICE_ROWS = 1 << 16
 _CONTINUES = b"\xff\xff\xff\xff"
@@ -54,13 +56,14 @@ def received(plain: IO[bytes], reaches: Callable[[int], bool]) -> Iterator[pa.Re
     try:
         for batch in pa.ipc.open_stream(plain):
             rows += batch.num_rows
-            size += batch.nbytes
+            size += batch.nbytes + _HEAD_BYTES
             if batch.num_rows and not reaches(rows):
                 raise Unreadable("more predictions written than there are rows of input")
             if size > FREE_BYTES and not reaches((size - FREE_BYTES) // ROW_BYTES):
                 raise Unreadable(f"more than {ROW_BYTES >> 10} KB written for each row of input")
             batch.validate(full=True)
-            yield batch
+            if batch.num_rows:
+                yield batch
         said = json.loads(plain.read())
     except (OSError, ValueError) as error:  # its stream or its last word is cut short
         if isinstance(error, Unreadable):
@@ -87,7 +90,7 @@ def rewrite(source: IO[bytes], stream: IO[bytes]) -> None:
             batch.validate(full=True)
             # Without what else a schema can carry, and never much at a time.
             clean = pa.RecordBatch.from_arrays(batch.columns, batch.schema.names).cast(schema)
-            for piece in cut(clean, _SLICE_ROWS):
+            for piece in cut(clean, _SLICE_ROWS) if clean.num_rows else [clean]:
                 writer.write_batch(piece)
             stream.flush()
         if source.read(9) not in (b"", _END):  # closed twice, pyarrow marks the end twice
