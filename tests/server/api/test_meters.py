@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.driving import begin, submission
+from tests.server.driving import begin, submission, submit
 from tests.server.helpers import Served
 from tests.service.helpers import small_spec, with_errors
 from tests.service.sites import make_site
@@ -259,11 +259,7 @@ def test_rows_of_an_archived_meter_stay_its_own(served: Served, tmp_path: Path) 
 def test_a_meter_that_has_answered_is_not_archived(served: Served, tmp_path: Path) -> None:
     meter = served.add_meter()
     labels = begin(served, meter, tmp_path)
-    told = served.client("developer").post(
-        f"/meters/{meter}/submissions",
-        params={"model": "m", "wait": 30},
-        content=submission(with_errors(labels, 1)),
-    )
+    told = submit(served.client("developer"), meter, labels, errors=1, model="m")
     assert told.status_code == 200
     refused = served.client("admin").post(f"/meters/{meter}/archive")
     assert (refused.status_code, refused.json()["error"]) == (409, "wrong-time")
@@ -285,11 +281,7 @@ def test_a_submission_that_was_being_measured_is_still_charged(
         return found
 
     monkeypatch.setattr(answering, "_losses", archive_meanwhile)
-    told = served.client("developer").post(
-        f"/meters/{meter}/submissions",
-        params={"model": "m", "wait": 30},
-        content=submission(with_errors(labels, 1)),
-    )
+    told = submit(served.client("developer"), meter, labels, errors=1, model="m")
     assert told.status_code == 200, told.text
     with space.reading() as books:
         assert space.state(books).archived

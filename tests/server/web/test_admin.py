@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.server.driving import begin, submission
+from tests.server.driving import begin, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import PASSWORD, Visitor, shown_secret, words
-from tests.service.helpers import actor_of, small_spec, with_errors
+from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.core import people
 from easeml_meter.core.people import Role
@@ -118,11 +118,7 @@ def test_a_meter_that_has_answered_cannot_be_archived(
 ) -> None:
     meter = served.add_meter()
     labels = begin(served, meter, tmp_path)
-    told = served.client("developer").post(
-        f"/meters/{meter}/submissions",
-        params={"model": "m", "wait": 30},
-        content=submission(with_errors(labels, 1)),
-    )
+    told = submit(served.client("developer"), meter, labels, errors=1, model="m")
     assert told.status_code == 200
     assert "Archive this meter" not in words(admin.get(f"/admin/meters/{meter}"))
     refused = admin.send(f"/admin/meters/{meter}/archive", sure="on")
@@ -134,11 +130,7 @@ def test_the_audit_trail_is_verified_and_hides_answers(
 ) -> None:
     meter = served.add_meter()
     labels = begin(served, meter, tmp_path)
-    told = served.client("developer").post(
-        f"/meters/{meter}/submissions",
-        params={"model": "the-model", "wait": 30},
-        content=submission(with_errors(labels, 1)),
-    )
+    told = submit(served.client("developer"), meter, labels, errors=1, model="the-model")
     assert told.status_code == 200
     page = admin.get(f"/admin/meters/{meter}")
     said = words(page)

@@ -40,7 +40,7 @@ def labels_of(page_text: str) -> str:
 def test_a_meter_is_made_from_the_fields(served: Served, admin: Visitor) -> None:
     fields = SMALL | {"classes": "cat, dog", "inputs": "hidden", "models": "onnx"}
     plan = admin.send("/admin/meters/new/plan", **fields)
-    assert "The meter before its first answer." in words(plan)
+    assert "What an answer can be" in words(plan)
     answer = admin.send("/admin/meters/new", name="pets", labels=labels_of(plan.text), **fields)
     assert answer.status_code == 303
     assert "pets is made." in words(admin.get(answer.headers["location"]))
@@ -264,7 +264,7 @@ def test_what_has_no_field_is_known() -> None:
             {"judge_error": "0.1", "pool": "5000", "rows": "200"},
             "5,000 more rows that the",
         ),
-        (DIFFERENCE, "n - o 0 or more"),
+        (DIFFERENCE, "n - o at 0 +/- 0.1"),
         (DIFFERENCE | {"on_demand": "1"}, "labels a step, at most"),
     ],
 )

@@ -15,7 +15,7 @@ from easeml_meter import checks
 from easeml_meter.core.questions.planning import Plan, labels_needed, plan_of
 from easeml_meter.corpus import KINDS, WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.report.blank import blank_svg
+from easeml_meter.report.bands import bands_svg
 from easeml_meter.report.words import sure_words
 from easeml_meter.server.limits import PlannerCounted
 from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
@@ -239,8 +239,8 @@ class Drafted:
 
     @property
     def picture(self) -> str:
-        """The meter before its first answer."""
-        return "" if self.spec is None else blank_svg(self.spec)
+        """Its bands, if it has any."""
+        return "" if self.spec is None else bands_svg(self.spec)
 
     @property
     def toml(self) -> str:
