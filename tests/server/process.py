@@ -79,6 +79,8 @@ def started(
         told: list[str] = []
         while not told or "://" not in told[-1]:
             told.append(popen.stdout.readline())
+            if not told[-1]:
+                reader.join(30)  # until what it said last is read
             assert told[-1], f"it did not start: {''.join(log)}"
         token = told[0].split()[-1] if len(told) == 2 else None
         yield Process(popen, told[-1].split()[-1], token, log)
