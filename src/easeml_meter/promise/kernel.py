@@ -1,0 +1,336 @@
+"""The kernel: what an answer may cost, and the exact tests that decide it.
+
+An answer that claims something ("keep", "ok", "pass") is given only if the hidden rows reject, at a
+level that was fixed before they were read, that its claim is false. Levels come from one rule
+(docs/mathematics.md, "Levels"): what an answer stakes is a, the share of delta that is left is a
+after a claim and share - a after none. Whoever acts on the answers, and whatever they submit, some
+claim of a test set is false with probability delta at most.
+
+Numbers are fractions. A bar (the least wins, the most errors) is found with floats whose error is
+bounded, and with whole numbers where the bound cannot tell. It depends on nothing but the level and
+the number of cases, so neither the bar nor the time it takes tells how many were won. This module
+needs the standard library alone, so that it can be audited by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+HALF = Fraction(1, 2)
+MOST_DELTA = Fraction(1, 4)
+"""Above it the corner rules do not cover a pool that is drawn from without replacement."""
+_ERROR = 1e-12
+"""What floats are trusted to, in logarithms, besides what grows with the number of cases."""
+
+
+# --- levels -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Stake:
+    """What is left of delta at a gate, where a claim ("keep") is rare.
+
+    Attributes:
+        share: What is left.
+        asked: Answers so far, voided ones included.
+        since: Answers without a claim since the last claim.
+    """
+
+    share: Fraction
+    asked: int = 0
+    since: int = 0
+
+    def level(self, looks: int | None) -> Fraction:
+        """Return the level of the next answer: 0 where no look is left."""
+        if looks is None:
+            return self.share / (11 + self.since)
+        return self.share / (looks - self.asked) if self.asked < looks else Fraction(0)
+
+    def after(self, level: Fraction, claimed: bool) -> Stake:
+        """Return what is left after an answer at this level."""
+        share = level if claimed else self.share - level
+        return Stake(share, self.asked + 1, 0 if claimed else self.since + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Alarms:
+    """What is left where a claim ("ok") is usual, and the k-th answer without one closes the set.
+
+    Attributes:
+        asked: Answers so far.
+        rung: At which of them there was an alarm, counted from 1.
+    """
+
+    asked: int = 0
+    rung: tuple[int, ...] = ()
+
+    def level(self, delta: Fraction, shares: Sequence[Fraction], steps: int | None) -> Fraction:
+        """Return the level of the next answer: 0 where the set is closed or no step is left.
+
+        With T steps and j alarms there are C(T-1, j) histories to share between. Without an end an
+        alarm u answers after the one before (or the start) has the share q(u); these sum to 1.
+        """
+        if len(self.rung) >= len(shares) or (steps is not None and self.asked >= steps):
+            return Fraction(0)
+        level = delta * shares[len(self.rung)]
+        if steps is not None:
+            return level / math.comb(steps - 1, len(self.rung))
+        for before, at in zip((0, *self.rung), self.rung, strict=False):
+            level *= waited(at - before)
+        return level
+
+    def after(self, claimed: bool) -> Alarms:
+        """Return what is left after an answer."""
+        asked = self.asked + 1
+        return Alarms(asked, self.rung if claimed else (*self.rung, asked))
+
+
+def waited(answers: int) -> Fraction:
+    """Return the share of an alarm that comes so many answers after the one before: q(u)."""
+    return Fraction(10, (9 + answers) * (10 + answers))
+
+
+ALARM_SHARES = (Fraction(1, 2), Fraction(1, 4), Fraction(1, 4))
+"""How three alarms divide delta, by the alarms so far."""
+
+
+def alarm_shares(alarms: int) -> tuple[Fraction, ...]:
+    """Return how so many alarms divide delta: by halves, the last twice."""
+    halves = [Fraction(1, 2**number) for number in range(1, alarms)]
+    return (*halves, 1 - sum(halves, Fraction(0)))
+
+
+# --- binomial bars ------------------------------------------------------------------------------
+
+
+def least_wins(cases: int, level: Fraction, share: Fraction = HALF) -> int | None:
+    """Return the least w with P(Bin(cases, share) >= w) <= level; None if there is none."""
+    if level >= 1:
+        return 0
+    if level <= 0 or not _rare(cases, cases, share, level):
+        return None
+    # Near the normal quantile, then in growing steps to a bracket, then halved.
+    mean, spread = float(cases * share), math.sqrt(float(cases * share * (1 - share)))
+    guess = mean + spread * math.sqrt(max(0.0, -2 * _log(level)))
+    low, high, step = 0, cases, 1 + int(spread / 8)  # not rare at low, rare at high
+    middle = min(max(1, int(guess)), cases - 1)
+    while high - low > 1:
+        if _rare(cases, middle, share, level):
+            high, middle = middle, max(middle - step, (low + middle) // 2)
+        else:
+            low, middle = middle, min(middle + step, -(-(middle + high) // 2))
+        step *= 2
+        middle = min(max(low + 1, middle), high - 1)
+    return high
+
+
+def most_errors(cases: int, claim: Fraction, level: Fraction) -> int | None:
+    """Return the most e with P(Bin(cases, claim) <= e) <= level; None if not even 0 errors do."""
+    right = least_wins(cases, level, 1 - claim)
+    return None if right is None else cases - right
+
+
+def bar_not_worse(cases: int, disputed: int, margin: Fraction, level: Fraction) -> int | None:
+    """Return the least wins that show a new model to be worse by less than `margin`.
+
+    A fifth of the level bounds the share of disputed cases from above; the rest is a sign test at
+    the worst share of wins that is left. Where the bound itself is below the margin, 0 will do.
+    """
+    fifth = level / 5
+
+    def excluded(thousandths: int) -> bool:
+        share = Fraction(thousandths, 1000)
+        return _rare(cases, cases - disputed, 1 - share, fifth)
+
+    limit = Fraction(_first(excluded, 0, 1000), 1000)
+    if limit < margin:
+        return 0
+    share = max(Fraction(0), HALF - margin / (2 * limit)) if limit else Fraction(0)
+    return least_wins(disputed, level - fifth, share)
+
+
+def bar_better_by(cases: int, disputed: int, margin: Fraction, level: Fraction) -> int | None:
+    """Return the least wins that show a new model to be better by more than `margin`."""
+    fifth = level / 5
+
+    def excluded(below: int) -> bool:
+        return _rare(cases, disputed, Fraction(1000 - below, 1000), fifth)
+
+    limit = Fraction(1000 - _first(excluded, 0, 1000), 1000)
+    share = min(Fraction(1), HALF + margin / (2 * limit)) if limit else Fraction(1)
+    return least_wins(disputed, level - fifth, share)
+
+
+def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the first whole number from which on something holds; `high` if it never does."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
+
+
+def _rare(cases: int, wins: int, share: Fraction, level: Fraction) -> bool:
+    """Return whether P(Bin(cases, share) >= wins) <= level, exactly."""
+    if wins <= 0 or share >= 1:
+        return wins > cases or level >= 1
+    if wins > cases or share <= 0:
+        return True
+    if wins > cases * share:
+        log_tail, error = _log_tail(cases, wins, share)
+        limit = _log(level)
+        if abs(log_tail - limit) > error:
+            return log_tail < limit
+    elif level < MOST_DELTA and cases * share > 1:
+        # A binomial number reaches its mean with probability 1/4 at least (Greenberg, Mohri 2014).
+        return False
+    whole: int = share.denominator**cases
+    return _sum_from(cases, wins, share) * level.denominator <= level.numerator * whole
+
+
+def _sum_from(cases: int, wins: int, share: Fraction) -> int:
+    """Return P(Bin(cases, share) >= wins) times denominator^cases, a whole number."""
+    right, wrong = share.numerator, share.denominator - share.numerator
+    term: int = right**cases
+    total = term
+    for won in range(cases, wins, -1):
+        term = term * won * wrong // ((cases - won + 1) * right)
+        total += term
+    return total
+
+
+def _log_tail(cases: int, wins: int, share: Fraction) -> tuple[float, float]:
+    """Return ln P(Bin(cases, share) >= wins), wins above the mean, and a bound on its error.
+
+    The density by Loader (2000) times a falling series of ratios. Its largest error is the
+    cancellation of two logarithms near wins - mean, which is known exactly.
+    """
+    rest = cases - wins
+    distance = float(wins - cases * share)
+    log_density = wins * math.log1p(-distance / wins)
+    if rest:
+        log_density += rest * math.log1p(distance / rest)
+        log_density += 0.5 * math.log(cases / (2 * math.pi * wins * rest))
+        log_density += _stirling(cases) - _stirling(wins) - _stirling(rest)
+    odds = float(share / (1 - share))
+    total = term = 1.0
+    for lost in range(rest):
+        term *= (rest - lost) / (wins + 1 + lost) * odds
+        total += term
+        if term < 1e-18 * total:
+            break
+    return log_density + math.log(total), _ERROR + 2e-15 * cases
+
+
+_EXACT_STIRLING = [0.0] + [
+    math.lgamma(k + 1) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi)
+    for k in range(1, 16)
+]
+
+
+def _stirling(k: int) -> float:
+    """Return ln k! minus Stirling's formula; 0 for k = 0."""
+    if k < 16:
+        return _EXACT_STIRLING[k]
+    square = k * k
+    return (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680) / square) / square) / square) / k
+
+
+def _log(value: Fraction) -> float:
+    """Return the logarithm of a fraction of any size."""
+    return math.log(value.numerator) - math.log(value.denominator) if value else -math.inf
+
+
+# --- bets: scores, several runs a case, clusters --------------------------------------------------
+
+
+def bet_sizes(cases: int, margin: Fraction = Fraction(0)) -> tuple[Fraction, ...]:
+    """Return the bets that are mixed: 4/5, 2/5, .., as many as so many cases can tell apart."""
+    count = 1
+    while 4 * cases > 9 * 4**count:
+        count += 1
+    return tuple(Fraction(4, 5) / 2**number / (1 + margin) for number in range(count))
+
+
+def bets_pay(
+    differences: Sequence[float],
+    exactly: Callable[[], Iterable[Fraction]],
+    level: Fraction,
+    margin: Fraction = Fraction(0),
+    sizes: Sequence[Fraction] | None = None,
+) -> bool:
+    """Return whether bets on a mean difference above `margin` multiply their stake by 1 / level.
+
+    Differences lie in [-1, 1], in any order. `exactly` returns them as fractions; it is called only
+    where the floats cannot tell, which happens about once in 10^9 answers.
+    """
+    sizes = bet_sizes(len(differences), margin) if sizes is None else sizes
+    away = float(margin)
+    logs, turnover = [], 0.0
+    for size in map(float, sizes):
+        grown = [math.log1p(size * (difference - away)) for difference in differences]
+        logs.append(math.fsum(grown))
+        turnover = max(turnover, math.fsum(map(abs, grown)))
+    top = max(logs)
+    wealth = top + math.log(math.fsum(math.exp(log - top) for log in logs) / len(logs))
+    # A factor is at least 1/5, so its relative error is 5 times that of what is added to 1.
+    error = _ERROR + 4e-15 * (turnover + len(differences))
+    if abs(wealth + _log(level)) > error:
+        return wealth > -_log(level)
+    return e_value(exactly(), sizes, margin) * level >= 1
+
+
+def e_value(
+    differences: Iterable[Fraction], sizes: Sequence[Fraction], margin: Fraction
+) -> Fraction:
+    """Return the mean over the bets of what each multiplied its stake by."""
+    counts = Counter(differences)
+    grown = Fraction(0)
+    for size in sizes:
+        product = Fraction(1)
+        for difference, count in counts.items():
+            product *= (1 + size * (difference - margin)) ** count
+        grown += product
+    return grown / len(sizes)
+
+
+# --- the fold of a ledger -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One answer of a gate, as its ledger has it: names and a bit, nothing of any case."""
+
+    new: str
+    old: str
+    yes: bool
+    void: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a gate stands after its looks: what is left of delta, and the model to beat."""
+
+    stake: Stake
+    incumbent: str | None = None
+    keeps: tuple[str, ...] = ()
+
+
+def fold(
+    delta: Fraction, looks: int | None, log: Iterable[Look], first: str | None = None
+) -> Standing:
+    """Return where a gate stands after these answers.
+
+    A look that was voided stays counted and paid, and keeps nothing: the last model kept by a look
+    that is not void is the one to beat.
+    """
+    standing = Standing(Stake(delta), first)
+    for look in log:
+        level = standing.stake.level(looks)
+        standing = replace(standing, stake=standing.stake.after(level, look.yes))
+        if look.yes and not look.void and look.old == standing.incumbent:
+            standing = replace(standing, incumbent=look.new, keeps=(*standing.keeps, look.new))
+    return standing

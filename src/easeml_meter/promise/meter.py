@@ -1,0 +1,217 @@
+"""A meter is a composition: a question, a budget, a sample, a renewal, and delta.
+
+    sum over trees and claims of  COUNT x TAIL  <=  delta
+
+COUNT comes from the shape of the question and the runs of the budget, TAIL from the claim and the
+sample. What no table of `proofs` has a row for is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Self
+
+import msgspec
+
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.alarm import Alarm
+from easeml_meter.promise.budgets import Memory, Reverts, Steps
+from easeml_meter.promise.closing import Closing, Shares
+from easeml_meter.promise.condition import Change, Condition
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.keep import Keep
+from easeml_meter.promise.kernel import MOST_DELTA
+from easeml_meter.promise.proofs import check_pairs
+from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
+from easeml_meter.promise.samples import Clusters, Judge, OnDemand, Rows, Strata
+from easeml_meter.promise.schema import Exact, Setting, Settings, decode, encode, exact
+from easeml_meter.promise.shapes import Shape
+from easeml_meter.promise.teams import Teams
+
+WORDS: Mapping[str, Any] = {"gap": Gap, "alarm": Alarm, "keep": Keep}
+"""Questions that one word names; others are written out."""
+BUDGETS = {
+    "alarms": Closing,
+    "fails": Closing,
+    "passes": Closing,
+    "keeps": Closing,
+    "teams": Teams,
+    "reverts": Reverts,
+    "memory": Memory,
+    "gate": Shares,
+}
+SAMPLES = {"cluster": Clusters, "stratum": Strata, "judge_error": Judge, "on_demand": OnDemand}
+RENEWALS = {"every_step": EveryStep, "window": Window, "then": TopUp}
+"""The key of a table that says which class it is."""
+_TABLES = ("question", "budget", "sample", "renewal", "meter")
+_SMALLEST_DELTA = Fraction(1, 10**12)
+
+Question = Gap | Alarm | Keep | Condition | Change
+Budget = Steps | Closing | Shares | Teams | Reverts | Memory
+Renewal = Fresh | EveryStep | Window | TopUp
+
+
+class Meter(Settings, frozen=True, kw_only=True):
+    """What a test set is asked, how often, on which rows, and how sure its answers are."""
+
+    question: Annotated[Question, Setting("what a test set is asked")]
+    budget: Annotated[Budget | None, Setting("its answers; none: what is usual")] = None
+    sample: Annotated[Rows, Setting("what is drawn and measured")] = Rows()
+    renewal: Annotated[Renewal, Setting("which rows the next test set has")] = Fresh()
+    delta: Annotated[
+        Exact,
+        Setting("the chance that some answer of a test set is false", above=0, below=1),
+    ] = Fraction(1, 10)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.budget is None:
+            msgspec.structs.force_setattr(self, "budget", usual_budget(self.question))
+        if self.delta < _SMALLEST_DELTA:
+            raise invalid("delta", float(self.delta), "at least 10^-12")
+        if self.question.form == "level" and self.delta > MOST_DELTA:
+            raise invalid("delta", float(self.delta), f"at most {float(MOST_DELTA):g}")
+        check_pairs(self.question, self.budget, self.sample, self.renewal)
+
+    @property
+    def shape(self) -> Shape:
+        """What is counted of its question, with what a model can fail to be measured by."""
+        shape: Shape = self.question.shape(self.sample.measured)
+        return shape.with_silent(int(self.sample.may_fail))
+
+    @classmethod
+    def loads(cls, text: str) -> Self:
+        """Read the text of a meter.toml.
+
+        Raises:
+            InvalidInput: one line with the path of what is wrong.
+        """
+        try:
+            data = tomllib.loads(text, parse_float=_Decimal)
+        except RecursionError:
+            raise InvalidInput("meter.toml: no valid TOML: nested too deeply") from None
+        except ValueError as error:
+            raise InvalidInput(f"meter.toml: no valid TOML: {error}") from None
+        return cls.from_tables(data)
+
+    @classmethod
+    def from_tables(cls, data: Mapping[str, Any]) -> Self:
+        """Build a meter from the five tables of a file."""
+        strange = [name for name in data if name not in _TABLES]
+        if strange:
+            raise InvalidInput(_moved(strange[0]))
+        tables = {name: data.get(name, {}) for name in _TABLES}
+        for name, table in tables.items():
+            if not isinstance(table, Mapping):
+                raise invalid(name, table, f"a table: [{name}]")
+        question = _question(tables["question"])
+        budget = _budget(tables["budget"], question)
+        sample = decode(
+            _chosen("sample", tables["sample"], SAMPLES, Rows), tables["sample"], "sample"
+        )
+        renewal = decode(
+            _chosen("renewal", tables["renewal"], RENEWALS, Fresh), tables["renewal"], "renewal"
+        )
+        rest = {key: value for key, value in tables["meter"].items() if key != "delta"}
+        if rest:
+            raise InvalidInput(f"meter.{next(iter(rest))}: no such key: delta is the only one here")
+        delta = exact(tables["meter"].get("delta", "0.1"), "meter.delta")
+        return cls(question=question, budget=budget, sample=sample, renewal=renewal, delta=delta)
+
+    def dumps(self) -> str:
+        """Return it as the text of a meter.toml: all that is no default."""
+        import tomli_w
+
+        question = encode(self.question)
+        word = next((word for word, kind in WORDS.items() if type(self.question) is kind), None)
+        if word is not None:
+            question = {"ask": word, **question}
+        tables: dict[str, Any] = {"question": question}
+        if self.budget is not None and self.budget != usual_budget(self.question):
+            tables["budget"] = _budget_table(self.budget)
+        for name, part in (("sample", self.sample), ("renewal", self.renewal)):
+            if table := {**_key_of(part, name), **encode(part)}:
+                tables[name] = table
+        if self.delta != Fraction(1, 10):
+            tables["meter"] = {"delta": float(self.delta)}
+        return tomli_w.dumps(tables)
+
+
+class _Decimal(str):
+    """A number of a file as its text, which is checked before it becomes a fraction."""
+
+    __slots__ = ()
+
+
+def usual_budget(question: Question) -> Budget:
+    """Return the budget of a meter that names none."""
+    if isinstance(question, Alarm):
+        return Closing(alarms=3)
+    return Shares() if isinstance(question, Keep) else Steps()
+
+
+def _question(table: Mapping[str, Any]) -> Question:
+    ask = table.get("ask")
+    if not isinstance(ask, str) or isinstance(ask, _Decimal):
+        raise invalid("question.ask", ask, 'gap, alarm, keep, or a condition: "n > 0.8 +/- 0.01"')
+    if ask in WORDS:
+        rest = {key: value for key, value in table.items() if key != "ask"}
+        named: Question = decode(WORDS[ask], rest, "question")
+        return named
+    reading = re.match(r"\s*n\s*-\s*o\s+at\b", ask)
+    return decode(Change, table, "question") if reading else decode(Condition, table, "question")
+
+
+def _chosen(where: str, table: Mapping[str, Any], keys: Mapping[str, type], plain: type) -> Any:
+    """Return the class whose key a table has."""
+    kinds = {keys[key]: key for key in table if key in keys}
+    if len(kinds) > 1:
+        first, second, *_ = kinds.values()
+        raise InvalidInput(f"[{where}] has {first} and {second}: no {where} has both")
+    return next(iter(kinds), plain)
+
+
+def _budget(table: Mapping[str, Any], question: Question) -> Budget:
+    usual = usual_budget(question)
+    inner = {key: value for key, value in table.items() if key not in ("teams", "handover")}
+    kind = _chosen("budget", inner, BUDGETS, type(usual))
+    if kind is Closing and not any(BUDGETS.get(key) is Closing for key in inner):
+        inner = {"alarms": 3, **inner}
+    if "teams" not in table:
+        alone: Budget = decode(kind, inner, "budget")
+        return alone
+    teams = decode(Teams, {key: table[key] for key in table if key not in inner}, "budget")
+    if kind not in (Closing, Shares):
+        if inner:
+            key = next(iter(inner))
+            raise InvalidInput(f"budget.{key}: not with teams, whose answers are in the list")
+        return teams
+    return msgspec.structs.replace(teams, each=decode(kind, inner, "budget"))
+
+
+def _budget_table(budget: Budget) -> dict[str, Any]:
+    if isinstance(budget, Teams):
+        each = budget.each
+        table = encode(msgspec.structs.replace(budget, each=None))
+        return {**table, **(_budget_table(each) if isinstance(each, Closing | Shares) else {})}
+    return {**_key_of(budget, "budget"), **encode(budget)}
+
+
+def _key_of(part: Settings, name: str) -> dict[str, Any]:
+    """Return the key that says which class a table is, where its value is the default."""
+    marks = {"gate": Shares, "every_step": EveryStep, "on_demand": OnDemand}
+    return {key: True for key, kind in marks.items() if type(part) is kind and name}
+
+
+def _moved(name: str) -> str:
+    """Say where a setting of the flat file went."""
+    table = {
+        "bands": "[question] edges = [..] and tolerance = ..",
+        "steps": "[budget] steps",
+        "delta": "[meter] delta",
+        "loss": "[sample] loss",
+    }
+    return f"meter.toml: {name}: no such table: {table.get(name, f'one of {list(_TABLES)}')}"

@@ -1,0 +1,1 @@
+"""Numbers in, numbers out: tails, intervals and searches that know no meter."""
