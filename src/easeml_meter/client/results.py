@@ -1,0 +1,306 @@
+"""Result files: one row for each case (or each run of a case), with an id and a score.
+
+JSON, JSON Lines and CSV need the standard library alone; Parquet is read where pyarrow is there.
+Messages have counts and names of columns, never a case: what is wrong with the results of hidden
+cases must not tell which these are. Nothing is chosen by what the values are.
+"""
+
+from __future__ import annotations
+
+import csv
+import gc
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from easeml_meter.errors import InvalidInput, invalid
+
+# promptfoo makes a new "id" in every run; "testIdx" stays.
+IDS = ("testidx", "id", "case", "case_id", "sample_id", "example_id", "doc_id", "task_id")
+SCORES = ("score", "correct", "passed", "pass", "success", "resolved", "reward", "acc", "value")
+_YES, _NO = "1 1.0 true pass passed correct yes c", "0 0.0 false fail failed incorrect no i error"
+_RIGHT = {0: 0, 1: 1} | dict.fromkeys(_YES.split(), 1) | dict.fromkeys(_NO.split(), 0)
+_LISTS = ("results", "cases", "samples", "rows", "data", "examples")
+_UNIT = (Fraction(0), Fraction(1))
+Source = str | Path | Mapping[Any, Any] | Iterable[Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """How results are read; a ledger fixes it by its first use.
+
+    Attributes:
+        id: The column of ids, or None: one of the usual names. The same holds for `score`.
+        cluster: The column that says which cases belong together.
+        scores: Whether cases have scores; else they are right or wrong.
+        vote: Whether the majority of the runs of a case counts.
+        lower: Whether less is better.
+        range: The worst and the best score that is possible.
+    """
+
+    id: str | None = None
+    score: str | None = None
+    cluster: str | None = None
+    scores: bool = False
+    vote: bool = False
+    lower: bool = False
+    range: tuple[Fraction, Fraction] = _UNIT
+
+    def __post_init__(self) -> None:
+        if self.cluster is not None and not self.scores:
+            raise invalid("cluster", self.cluster, "only with --scores")
+        if self.vote and self.scores:
+            raise invalid("vote", True, "one of --vote and --scores")
+        if not self.range[0] < self.range[1] or (
+            self.range[1] - self.range[0] != 1 and not self.scores
+        ):
+            raise invalid("range", ",".join(map(str, self.range)), "LOW,HIGH with --scores: 0,10")
+
+
+@dataclass(slots=True)
+class Results:
+    """What one system did: for each case 0 or 1, a score, or the scores of its runs."""
+
+    cases: dict[str, Any]
+    clusters: dict[str, str]
+    form: Form
+    """How they were read, with the columns that were found."""
+    wrong: bool = False
+    """Whether a sealed gate answers "discard" whatever they are."""
+
+
+def read_results(source: Source, form: Form, which: str) -> Results:
+    """Read the results of the old or the new system.
+
+    Raises:
+        InvalidInput: there are none, or not all of them can be read.
+    """
+    cycles = gc.isenabled()
+    gc.disable()  # a million rows take half the time
+    try:
+        found, rows = _rows(source, form)
+        results = _results(rows, found)
+    except OSError as error:
+        raise InvalidInput(f"{which} results: {str(source)[:200]}: {error.strerror}") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{which} results: {error}") from None
+    except Exception:  # whatever a file makes a reader do, a sealed gate has to charge it
+        needed = "JSON, JSON Lines, CSV or Parquet, in UTF-8"
+        raise InvalidInput(f"{which} results: this is no {needed}") from None
+    finally:
+        if cycles:
+            gc.enable()
+    if form.cluster is not None and not results.clusters:
+        raise invalid("cluster", form.cluster, "rows with columns, not a mapping or a list")
+    return results
+
+
+Row = tuple[Any, Any, Any]
+"""Id, value and cluster."""
+
+
+def _results(rows: Iterator[Row], form: Form) -> Results:
+    cases: dict[str, Any] = {}
+    more: dict[str, list[Any]] = {}
+    clusters: dict[str, str] = {}
+    low, high = map(float, form.range)
+    absent = unread = outside = 0
+    read = _number if form.scores else _right
+    for given, written, cluster in rows:
+        case = given if type(given) is str else _id(given)
+        if case == "":
+            absent += 1
+            continue
+        value = read(written)
+        if value is None:
+            unread += 1
+        elif form.scores and not low <= value <= high:
+            outside += 1
+        if case in cases:
+            more.setdefault(case, [cases[case]]).append(value)
+        else:
+            cases[case] = value
+        if cluster is not None:
+            clusters[case] = cluster
+    if not cases:
+        raise InvalidInput("no case is in it")
+    if absent:
+        raise InvalidInput(f"{absent:,} rows have no {form.id}")
+    if unread:
+        needed = "no number" if form.scores else "neither right nor wrong: --scores takes numbers"
+        raise InvalidInput(f"{unread:,} of {len(cases):,} values are {needed}")
+    if outside:
+        raise InvalidInput(f"{outside:,} scores are not within {low:g},{high:g}: --range LOW,HIGH")
+    if more:
+        _join_runs(cases, more, form)
+    return Results(cases, clusters, form)
+
+
+def _id(value: Any) -> str:
+    if value is not None and type(value) is not int:
+        raise InvalidInput("ids have to be texts or whole numbers")
+    return "" if value is None else str(value)
+
+
+def _join_runs(cases: dict[str, Any], more: Mapping[str, list[Any]], form: Form) -> None:
+    """Put the runs of each case together: their vote, or all of them."""
+    if not (form.scores or form.vote):
+        raise InvalidInput(
+            f"{len(more):,} ids stand there twice: one row for each case, or --vote or --scores "
+            "where cases were run several times"
+        )
+    runs = {len(values) for values in more.values()}
+    if len(more) != len(cases) or len(runs) > 1:
+        raise InvalidInput("all cases need the same number of runs")
+    if form.vote and min(runs) % 2 == 0:
+        raise InvalidInput("a vote needs an odd number of runs of each case")
+    for case, values in more.items():
+        cases[case] = int(2 * sum(values) > len(values)) if form.vote else tuple(values)
+
+
+def _right(value: Any) -> int | None:
+    try:
+        right = _RIGHT.get(value)
+    except TypeError:  # a list, say
+        return None
+    if right is None and isinstance(value, str):
+        right = _RIGHT.get(value.strip().lower())
+    return right
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if -1e13 < number < 1e13 else None
+
+
+# --- rows of a file -------------------------------------------------------------------------------
+
+
+def _rows(source: Source, form: Form) -> tuple[Form, Iterator[Row]]:
+    if isinstance(source, str):
+        source = Path(source)
+    if isinstance(source, Path):
+        ending = source.suffix.lower()
+        if ending in (".csv", ".tsv"):
+            return _separated(source, form)
+        if ending == ".parquet":
+            return _picked(_parquet(source), form)
+        return _picked(_document(source), form)
+    items = getattr(source, "items", None)  # of a dict, or of a Series with its index
+    pairs = items() if items is not None else enumerate(source, 1)
+    # A number of another library becomes one of Python's own.
+    return form, (
+        (str(case), value.item() if hasattr(value, "item") else value, None)
+        for case, value in pairs
+    )
+
+
+def _picked(rows: Iterator[Any], form: Form) -> tuple[Form, Iterator[Row]]:
+    """Find the columns by the first row, and pick them from all."""
+    first = next(rows, None)
+    if isinstance(first, tuple):  # an id and its value, of a mapping
+        return form, ((case, _scalar(value), None) for case, value in chain([first], rows))
+    if type(first) is not dict:
+        raise InvalidInput("a list of cases is needed, each with an id and a score")
+    found = _columns(list(first), form)
+    key, score, cluster = found.id, found.score, found.cluster
+
+    def picked() -> Iterator[Row]:
+        for row in chain([first], rows):
+            if type(row) is not dict:
+                raise InvalidInput("each case has to be an object with an id and a score")
+            value = row.get(score)
+            if type(value) is dict:
+                value = _scalar(value)
+            yield row.get(key), value, str(row.get(cluster)) if cluster else None
+
+    return found, picked()
+
+
+def _scalar(value: Any) -> Any:
+    """Return the one score of a log that has them by scorer, as Inspect's."""
+    while isinstance(value, Mapping) and ("value" in value or len(value) == 1):
+        value = value["value"] if "value" in value else next(iter(value.values()))
+    return value
+
+
+def _columns(names: list[Any], form: Form) -> Form:
+    """Find the columns that were not named, by their usual names."""
+    known = {str(name).strip().lower(): name for name in reversed(names)}
+
+    def find(what: str, wanted: str | None, usual: Iterable[str]) -> Any:
+        found = next((known[each] for each in usual if each in known), None)
+        found = found if wanted is None else wanted
+        if found not in names:
+            there = ", ".join(str(name)[:40] for name in names[:8])
+            raise InvalidInput(f"no column {wanted or what}: --{what} COLUMN, one of {there}")
+        return found
+
+    key = find("id", form.id, IDS)
+    score = find("score", form.score, (*SCORES, "exact_match", "scores"))
+    if form.cluster is not None:
+        find("cluster", form.cluster, ())
+    return replace(form, id=key, score=score)
+
+
+def _separated(path: Path, form: Form) -> tuple[Form, Iterator[Row]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header = file.readline()
+    separator = max(",;\t", key=header.count)
+    names = next(csv.reader([header], delimiter=separator), [])
+    found = _columns(names, form)
+    columns = (found.id, found.score, *([found.cluster] if found.cluster else ()))
+    pick = itemgetter(*(names.index(str(column)) for column in columns))
+
+    def rows() -> Iterator[Row]:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            next(reader)
+            for row in reader:
+                if len(row) == len(names):
+                    picked = pick(row)
+                    yield picked if found.cluster else (*picked, None)
+                elif row:
+                    there = f"{len(row)} fields, {len(names)} in the first line"
+                    raise InvalidInput(f"line {reader.line_num}: {there}")
+
+    return found, rows()
+
+
+def _document(path: Path) -> Iterator[Any]:
+    """Read JSON (a list, a mapping of ids, an object with a list of cases), or JSON Lines."""
+    text = path.read_text("utf-8-sig")
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return _json_lines(text)
+    if isinstance(data, Mapping) and "\n" not in text.strip() and path.suffix == ".jsonl":
+        return iter([data])
+    for _ in range(2):  # promptfoo has results in its results
+        name = next((each for each in _LISTS if isinstance(data, Mapping) and each in data), None)
+        data = data[name] if name and isinstance(data[name], list | dict) else data
+    return iter(data.items() if isinstance(data, Mapping) else data)
+
+
+def _json_lines(text: str) -> Iterator[Any]:
+    """Read thousands of lines at once, which takes half the time."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    for begin in range(0, len(lines), 5_000):
+        yield from json.loads(f"[{','.join(lines[begin : begin + 5_000])}]")
+
+
+def _parquet(path: Path) -> Iterator[Any]:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InvalidInput("Parquet needs pyarrow: write CSV or JSON") from None
+    for batch in pq.ParquetFile(path).iter_batches():
+        yield from batch.to_pylist()
