@@ -21,7 +21,7 @@ export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit seconds docs verify fuzz wheel bench redteam integrations manifests format constraints sbom clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit seconds docs audit verify fuzz wheel bench redteam integrations manifests format constraints sbom clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -30,7 +30,7 @@ demo: for-use ## the story of meter demo, then the whole loop on real data
 	@rm -rf out/story && mkdir -p out
 	$(BIN)/meter demo out/story --yes
 	$(BIN)/meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
-	$(BIN)/meter compare --steps 10 --tolerance 0.01 --delta 0.01
+	$(BIN)/meter compare --steps 10 --tolerance 0.01 --delta 0.01 --signals 5
 	@rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/digits.py out/demo
 
@@ -67,7 +67,12 @@ docs: for-work ## the documentation site, with the reference made from the code,
 screenshots: for-work ## the pictures of pages in README and docs
 	$(BIN)/python -m tests.e2e.screenshots
 
-verify: for-work ## the slow proofs of the statistics, and a minute of fuzzing
+audit: for-work ## ask for advisories about what is pinned (pip-audit)
+	@[ -e .cache/audit/made ] || { $(BIN)/python -m venv .cache/audit && \
+		.cache/audit/bin/pip install --quiet pip-audit==2.10.1 && touch .cache/audit/made; }
+	@$(BIN)/python scripts/audit.py .cache/audit/bin/pip-audit
+
+verify: audit ## advisories, the slow proofs of the statistics, and a minute of fuzzing
 	$(PYTEST) -m verify tests
 
 wheel: for-use ## build dist/easeml_meter-VERSION-py3-none-any.whl

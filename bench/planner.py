@@ -11,14 +11,9 @@ from scipy.special import betainc, gammaln
 
 from bench import Benchmark
 from easeml_meter.core.questions.comparison import Setting, compare, compare_forms, labels_by_steps
+from easeml_meter.core.questions.labels import plan_labels
 from easeml_meter.core.questions.planning import plan_of, required_labels, supported_steps
-from easeml_meter.server.web.planner import (
-    DEFAULTS,
-    answer_to,
-    compared,
-    grid,
-    spec_of,
-)
+from easeml_meter.server.web.planner import DEFAULTS, answer_to, grid
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting, tails
 
@@ -82,7 +77,7 @@ Found = TypeVar("Found")
 
 def _fresh(ask: Callable[[], Found]) -> Found:
     """Ask a planner that has not been asked before."""
-    for cached in (tails.worst_upper_tail, counting.log_models, plan_of, compared):
+    for cached in (tails.worst_upper_tail, counting.log_models, plan_of):
         cached.cache_clear()
     return ask()
 
@@ -93,7 +88,8 @@ def _page(asked: dict[str, str]) -> list[int]:
 
 
 def _page_exactly(asked: dict[str, str]) -> list[int]:
-    plan = required_labels(spec_of(asked))
+    spec = MeterSpec.uniform(tolerance=0.1)
+    plan = plan_labels(spec, int(asked["labels"]))
     tolerances = tuple(plan.spec.tolerances[0] * (k + 1) for k in range(plan.spec.signals))
     ceiling = plan.spec.ceiling
     setting = Setting(plan.spec.signals, tolerances, plan.spec.delta, ceiling, plan.spec.edges)

@@ -27,7 +27,7 @@ from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import score
 from easeml_meter.tables.opening import open_raw
-from easeml_meter.tables.order import OrderDigest
+from easeml_meter.tables.spelling import OrderDigest
 
 CLASSES = 10
 GROUP_ROWS = 1 << 20

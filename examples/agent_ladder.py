@@ -54,7 +54,7 @@ def main(folder: Path, tries: int = TRIES) -> None:
         guess = np.where(tried, labels, 1 - labels)
         test, validation = (pa.table({"prediction": part}) for part in (guess[:rows], guess[rows:]))
         try:
-            signal = meter.submit(test, validation, model=f"try {step}")
+            signal = meter.submit(test, validation, model=f"try {step}", baseline=step == 0)
         except Spent as spent:
             print(f"stopped after {step} tries: {spent}")
             break

@@ -65,7 +65,8 @@ def main(folder: Path) -> None:
             now = np.where(changed, random.random(rows + visible) < good, right)
             accuracy[name] = (1 - share) * accuracy[deployed] + share * good
         test = predictions(labels[:rows], now[:rows])
-        signal = meter.submit(test, predictions(labels[rows:], now[rows:]), model=name)
+        validation = predictions(labels[rows:], now[rows:])
+        signal = meter.submit(test, validation, model=name, baseline=night == 0)
         if signal.passed:
             meter.promote(name)
             print(f"{name}: pass, deployed; truly {accuracy[deployed]:.3f} -> {accuracy[name]:.3f}")

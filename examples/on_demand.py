@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
     # The deployed model is wrong in every third case; a right change is then often a gain.
     old = np.where(random.random(size) < WRONG, (truth + 1) % 10, truth)
     shown = pa.table({"prediction": own})
-    meter.submit(pa.table({"id": ids, "prediction": old}), shown, model="deployed")
+    meter.submit(pa.table({"id": ids, "prediction": old}), shown, model="deployed", baseline=True)
     bought, kept = 0, 0
     for step in range(1, STEPS + 1):
         good = step % 3 == 0

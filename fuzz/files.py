@@ -27,10 +27,10 @@ from easeml_meter.service.submissions.kinds import unpack
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
-from easeml_meter.vault.comparison import Rows, compare
 from easeml_meter.vault.containers import binding, write_container
 from easeml_meter.vault.inspection import Delivered
 from easeml_meter.vault.keys import Identity, unwrap, wrap
+from easeml_meter.vault.overlap import Rows, compare
 from easeml_meter.vault.sealing import SealedTestSet, seal
 from fuzz import Failed, one_line
 from fuzz.mutation import change, word

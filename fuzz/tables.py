@@ -18,9 +18,8 @@ from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.validation import Validation
-from easeml_meter.tables.limits import TableLimits, written_out
 from easeml_meter.tables.opening import check_whole, open_raw, open_table
-from easeml_meter.tables.source import Held
+from easeml_meter.tables.source import Held, TableLimits, written_out
 from fuzz import Failed, one_line
 from fuzz.mutation import change, word
 
@@ -125,7 +124,8 @@ class TableFormat:
 
     def _write_text(self, draw: Random) -> bytes:
         """Write CSV."""
-        mark, end = "\t" if self.name == "tsv" else ",", draw.choice(("\n", "\r\n", "\r"))
+        mark = "\t" if self.name == "tsv" else draw.choice((",", ",", ";", "\t"))
+        end = draw.choice(("\n", "\r\n", "\r"))
         names = [draw.choice((*NAMES, word(draw))) for _ in range(draw.choice((1, 1, 2, 3)))]
         lines = [names]
         for _ in range(draw.choice((0, 1, 3, 3, 3, 20))):

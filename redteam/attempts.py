@@ -36,7 +36,7 @@ TESTS: dict[int, tuple[str, ...]] = {
     43: ("properties/test_durability.py::test_four_processes_at_once",),
     45: ("server/api/test_users.py::TestTokens::test_revoked_by_another_server_acts_at_once",),
     54: (
-        "tables/test_opening.py::test_flipped_bytes_are_refused_or_read",
+        "tables/test_source.py::TestRefusals::test_a_byte_flipped_anywhere",
         "scoring/test_predictions.py::test_every_cut_and_every_flipped_byte_is_refused_or_read",
     ),
     64: ("scoring/test_escapes.py::test_no_other_kind_of_socket_can_be_made",),

@@ -240,7 +240,7 @@ class Ground:
         given = content or parquet(rows_of(self.validation))
         return client.post(self.at("/validation-sets"), params={"label": "label"}, content=given)
 
-    def deliver(self, rows: Any = None, **options: Any) -> None:
+    def deliver(self, rows: Any = None, *, part: bool = False, **options: Any) -> None:
         """Seal a test set as the labeler does, and have it taken in."""
         remote = connect(self.target.address, self.id, token=self.target.people["labeler"].token)
         with remote as meter:
@@ -249,8 +249,9 @@ class Ground:
             number = secrets.token_hex(4)
             plain, sealed = (self.target.folder / f"{number}{end}" for end in (".parquet", ".seal"))
             pq.write_table(rows, plain)
-            meter.seal(plain, sealed, label="label", id_column="id")
-            meter.add_test_set(sealed, ids_renumbered=True, **options)
+            meter.seal(plain, sealed, label="label", id_column="id", part=part)
+            add = meter.add_part if part else meter.add_test_set
+            add(sealed, ids_renumbered=True, **options)
         self.table = rows
         self.labels = rows.column("label").to_numpy().copy()
 
@@ -303,7 +304,10 @@ def small_spec(**settings: Any) -> MeterSpec:
         "inputs": "hidden",
         "classes": (0, 1),
     }
-    return MeterSpec.uniform(**(given | settings))
+    given |= settings
+    if given.get("models") is True and given["inputs"] == "hidden":  # most are commands
+        given = {"commands_may_carry_inputs_out": True} | given
+    return MeterSpec.uniform(**given)
 
 
 def draw(size: int) -> Labels:

@@ -157,7 +157,7 @@ def python_page() -> str:
         "# Python reference\n",
         "What `from easeml_meter import ...` gives. [Python](../python.md) tells how it is used.\n",
     ]
-    for name in sorted(easeml_meter.__all__, key=str.lower):
+    for name in sorted(set(dir(easeml_meter)) - {"__version__"}, key=str.lower):
         value = getattr(easeml_meter, name)
         parts += [f"## {name}\n", *(_class(value) if inspect.isclass(value) else _function(value))]
     return "\n".join(parts)

@@ -70,10 +70,12 @@ if [ "$1" = constraints ]; then
     install_packages $(venv_package)
     say 'installing the newest version of everything, to write its number and hashes down'
     echo '# The versions the project is tested with. Refresh them with: make constraints' >"$tmp/new"
-    for extra in test lab; do # lab takes the versions that test found
+    for extra in test lab server; do # lab, and server for the image, take the versions that test found
+        also=
+        [ "$extra" != server ] || also=,s3,oidc,notify,cluster
         quietly "$python" -m venv "$tmp/$extra"
-        quietly "$tmp/$extra/bin/python" -m pip install -c "$tmp/new" ".[$extra]"
-        [ "$extra" = lab ] || "$tmp/$extra/bin/python" -m pip freeze --exclude easeml-meter >>"$tmp/new"
+        quietly "$tmp/$extra/bin/python" -m pip install -c "$tmp/new" ".[$extra$also]"
+        [ "$extra" != test ] || "$tmp/$extra/bin/python" -m pip freeze --exclude easeml-meter >>"$tmp/new"
         # What builds the project is pinned, too.
         quietly "$tmp/$extra/bin/python" -m pip install -c "$tmp/new" hatchling editables
         "$tmp/$extra/bin/python" -m pip freeze --exclude easeml-meter >"$tmp/$extra.versions"
@@ -89,7 +91,7 @@ missing=$(missing_packages "$@")
 whole || { find_python; missing="$missing$(venv_package)"; }
 install_packages $missing
 
-wanted=$(cat pyproject.toml constraints.txt requirements/*.txt | cksum)
+wanted=$(cat pyproject.toml constraints.txt requirements/lab.txt requirements/test.txt | cksum)
 if whole && [ "$(cat ".venv/.has-$extra" 2>/dev/null)" = "$wanted" ]; then exit; fi
 [ ! -e .venv ] || [ -w .venv ] || die 'please run, since another user made it: sudo rm -rf .venv'
 

@@ -179,6 +179,16 @@ def test_the_proxy_passes_on_no_id_of_a_request_that_its_sender_made_up(place: s
     assert "proxy_set_header X-Request-Id $request_id;" in text
 
 
+@pytest.mark.parametrize("place", ["deploy/nginx.conf", "docs/server.md"])
+def test_the_proxy_logs_no_query(place: str) -> None:
+    """The server keeps names of models and codes of sign-ins out of its log."""
+    text = (ROOT / place).read_text(encoding="utf-8")
+    (layout,) = re.findall(r"log_format short '(.*)';", text)
+    assert not re.search(r"\$(request|request_uri|args|query_string|http_referer)\b", layout)
+    assert re.search(r"access_log +\S+ short;", text)
+    assert re.search(r"error_log +\S+ crit;", text)
+
+
 def settings_in(environment: dict[str, str], tmp_path: Path) -> Any:
     """Read the settings as the server would; values that are filled in later get a stand-in."""
     filled = {name: re.sub(r"\$\{\w+:\?\}", "x", text) for name, text in environment.items()}

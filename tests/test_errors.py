@@ -44,3 +44,17 @@ def test_what_was_given_is_shown_as_far_as_a_line_goes() -> None:
     line = str(invalid("meter.toml", "x" * 10_000, "only [meter] is known"))
     assert len(line) < 400
     assert line.endswith("xxx... given, only [meter] is known")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("use meter validation replace", "use replace_validation"),
+        ("name the label column (--label)", "name the label column (label=...)"),
+        ("give --fail-above BAND or --most-loss LOSS", "give fail_above=... or most_loss=..."),
+        ("name its column (--id)", "name its column (id_column=...)"),
+        ("'--' given, n > 0.8 -- 2", "'--' given, n > 0.8 -- 2"),
+    ],
+)
+def test_a_notebook_shows_one_line_in_the_words_of_python(said: str, shown: str) -> None:
+    assert InvalidInput(said)._render_traceback_() == [f"InvalidInput: {shown}"]

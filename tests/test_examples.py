@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.forking import SCRIPT, run
 
+from easeml_meter.meter import Meter
+
 ROOT = Path(__file__).parents[1]
 HURRIED = f"from tests.hurry import hurry; hurry()\n{SCRIPT}"
 
@@ -20,12 +22,11 @@ def test_models_of_every_kind_are_measured(name: str, tmp_path: Path) -> None:
     assert re.search(r"^Step 1: band 1 of 3", told, re.MULTILINE), told
 
 
-def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:
+def test_the_digits_climb_to_the_end_of_the_meter(tmp_path: Path) -> None:
     told = example("digits", tmp_path)
     bands = [int(band) for band in re.findall(r"^Step \d+: band (\d)", told, re.MULTILINE)]
     assert len(bands) >= 12
-    assert bands == sorted(bands), "an incremental meter only marches"
-    assert (bands[0], bands[-1]) == (2, 5)
+    assert (bands[0], max(bands)) == (2, 5)
     assert "refused: test set 1 is spent" in told
     assert "problems found by the audit: 0" in told
     assert (tmp_path / "meter" / ".meter" / "released" / "1" / "report.html").exists()
@@ -53,7 +54,7 @@ def test_a_fraud_model_is_read_by_its_f1(tmp_path: Path) -> None:
     assert "1,016 frauds needed, so 37,194 payments are drawn" in told
     assert "promises kept: 8 of 8" in told
     assert told.count("below-floor") == 3
-    assert "step 7: gap 0.1 to 1; F1 claimed 0.992" in told
+    assert "step 7: gap 0.125 to 1; F1 claimed 0.992" in told
     assert "problems found by the audit: 0" in told
 
 
@@ -73,7 +74,7 @@ def test_a_judge_and_a_thousand_labels_read_the_error(tmp_path: Path) -> None:
     assert "judge error 0.07: 849 labels; without the judge, 1,669 labels are needed" in told
     assert "judge error 0.2: 1,773 labels; the judge does not pay" in told
     assert "promises kept: 10 of 10" in told
-    assert "step 6: gap 0.2 to 1" in told
+    assert "step 6: gap 0.125 to 0.25" in told
     assert "problems found by the audit: 0" in told
 
 
@@ -96,7 +97,11 @@ def test_the_notebook_runs_and_draws(tmp_path: Path) -> None:
 
     path = ROOT / "examples" / "notebook.ipynb"
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}, timeout=300).execute()
+    where = {"metadata": {"path": str(tmp_path)}}
+    for _ in range(2):  # "Run all" once more: the same, and no answer more
+        NotebookClient(notebook, resources=where, timeout=300).execute()
+    with Meter.open(tmp_path / "digits-meter") as meter:
+        assert [each.step for each in meter.status().signals] == [1, 2, 3]
     drawn = [
         output["data"]["text/html"]
         for cell in notebook.cells

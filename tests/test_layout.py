@@ -11,7 +11,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "easeml_meter"
 
-VALUES = ("version", "core/notifications", "core/people", "core/submissions")
+VALUES = ("version", "core/people", "core/submissions")
 """Values without behavior."""
 
 ELSEWHERE = {
@@ -22,52 +22,47 @@ ELSEWHERE = {
     ),
     # From meter.toml to the answer.
     "properties/test_strata.py": ("spec/strata",),
-    # What is refused is refused of a whole meter.
-    "spec/test_meter.py": (
-        *("spec/bands", "spec/budgets", "spec/gaps", "spec/names", "spec/questions"),
-        "spec/scores",
+    # A part of a meter is made, planned and answered from as part of one.
+    "promise/test_meter.py": (
+        *(f"promise/{name}" for name in ("bands", "budgets", "claims", "closing", "condition")),
+        *(f"promise/{name}" for name in ("gap", "keep", "ledger", "proofs", "questions")),
+        *(f"promise/{name}" for name in ("renewals", "samples", "schema", "shapes", "solve")),
+        "promise/teams",
     ),
+    "promise/test_alarm.py": ("promise/numbers/plain",),
+    # From meter.toml to release.
+    "properties/test_alarms.py": ("core/questions/alarm",),
+    # What is refused is refused of a whole meter.
+    "spec/test_meter.py": (*("spec/bands", "spec/names", "spec/questions"),),
     # The statistics of the planner, and its charts, are compared as one.
     "cli/test_plan.py": ("charts", "core/questions/comparison"),
     # Values that every test of these handles.
     "core/test_history.py": ("core/lifecycle", "core/model"),
     "cli/test_demo.py": ("__main__",),
     "integrations/test_mcp.py": ("cli/mcp",),
-    "client/test_meter.py": ("client/meters", "core/views"),
-    # A claim or a figure of the paper is checked as a whole.
-    "lab/test_claims.py": (
-        *(f"lab/claims/{name}" for name in ("cases", "meters", "nonuniform", "sharing")),
-        "lab/verdicts",
-    ),
-    "lab/test_numbers.py": ("lab/misprints", "lab/paper"),
-    "lab/test_figures.py": (
-        *(f"lab/drawings/{name}" for name in ("curves", "style", "traces", "trees")),
-        *("lab/page", "lab/results", "lab/tables"),
-    ),
+    "client/test_meter.py": ("client/meters",),
+    # A figure of the paper is checked as a whole.
+    "lab/test_figures.py": ("lab/drawings",),
     "lab/test_traces.py": ("lab/histories",),
-    "lab/simulation/test_arena.py": ("lab/simulation/developers", "lab/simulation/questions"),
-    "lab/simulation/test_coverage.py": ("lab/simulation/limit",),
+    "lab/simulation/test_arena.py": ("lab/simulation/developers",),
     "lab/simulation/test_promise.py": ("lab/simulation/misuse",),
     "lab/simulation/test_worlds.py": ("lab/simulation/behaviours", "lab/simulation/players"),
     # A drawing is looked at as a whole.
-    "report/test_meter.py": ("report/gauge", "report/layout", "report/svg"),
-    "report/test_palette.py": ("report/style",),
+    "report/test_meter.py": ("report/gauge", "report/svg"),
     # Parts of one machine: a model in the sandbox, an ONNX file, predictions in a file.
-    "scoring/test_sandbox.py": ("scoring/command", "scoring/predictor"),
+    "scoring/test_sandbox.py": ("scoring/command",),
     "scoring/test_escapes.py": ("scoring/seccomp",),
-    "scoring/test_running.py": ("scoring/function", "scoring/silence"),
+    "scoring/test_running.py": ("scoring/predictor", "scoring/silence"),
     "scoring/test_onnx_model.py": (
-        *("scoring/onnx_checks", "scoring/onnx_child"),
+        "scoring/onnx_checks",
         *("scoring/onnx_inputs", "scoring/onnx_runner"),
     ),
-    "scoring/test_predictions.py": ("scoring/outputs",),
     # Asked by every request, or only through a route.
     "server/api/test_common.py": ("server/parameters",),
     "server/api/test_history.py": ("service/audit",),
     "server/api/test_meters.py": ("service/meters",),
-    "server/api/test_users.py": ("service/seats", "storage/books/users"),
-    "service/test_notifications.py": ("storage/books/deliveries",),
-    "service/submissions/test_queue.py": ("storage/books/submissions",),
+    "server/api/test_users.py": ("storage/books/users",),
+    "service/submissions/test_queue.py": ("storage/books/work",),
     "service/test_backup.py": ("service/restore", "storage/books/copies"),
     "properties/test_durability.py": ("service/journal",),
     "storage/test_store.py": ("storage/books/repository",),
@@ -76,12 +71,10 @@ ELSEWHERE = {
     ),
     # A reader of one format each: every test runs with all formats.
     "tables/test_opening.py": (
-        *(f"tables/{name}" for name in ("binary", "comma_separated", "files", "json_lines")),
-        *(f"tables/{name}" for name in ("numpy_file", "table", "text", "wording", "writing")),
+        *(f"tables/{name}" for name in ("binary", "comma_separated", "table")),
     ),
-    "vault/test_tampering.py": ("vault/containers", "vault/errors"),
-    "vault/test_sealing.py": ("vault/reading", "vault/survey"),
-    "vault/test_digests.py": ("vault/siphash",),
+    "vault/test_tampering.py": ("vault/containers",),
+    "vault/test_sealing.py": ("vault/survey",),
 }
 
 

@@ -31,6 +31,20 @@ def test_every_dependency_has_a_reason_and_nothing_else_is_listed() -> None:
     assert [name for name, cells in listed.items() if len(cells[-1]) < 10] == []
 
 
+def pinned(name: str) -> set[str]:
+    text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+    return set(re.split(r"(?m)^(?=[A-Za-z0-9])", text)[1:])
+
+
+def test_the_image_installs_files_that_the_tests_know_by_their_digests() -> None:
+    server = pinned("server")
+    assert server < pinned("test")
+    assert all(" \\\n    --hash=sha256:" in each for each in server)
+    text = (ROOT / "deploy" / "Containerfile").read_text(encoding="utf-8")
+    assert "pip install --no-cache-dir --no-deps --require-hashes -r /source/server.txt" in text
+    assert text.count("pip install ") == text.count("--no-deps")
+
+
 def test_vendored_files_are_those_whose_digest_is_written_down() -> None:
     static = ROOT / "src" / "easeml_meter" / "server" / "web" / "static"
     minified = {

@@ -19,7 +19,7 @@ from typing import IO, Any
 import pytest
 
 from easeml_meter.scoring.command import CommandModel
-from easeml_meter.scoring.onnx_child import Child
+from easeml_meter.scoring.onnx_model import Child
 from easeml_meter.scoring.predictor import Limits
 from easeml_meter.scoring.sandbox import Run
 

@@ -1,8 +1,8 @@
 """Submit a model to a meter, or ask what was told of it, in a job of GitHub Actions.
 
-It reads METER_* and GITHUB_* from the environment and exits as `meter gate` does: 0 passes, 6 does
-not, 4 if nothing was told of the model yet. Everything is printed as one escaped annotation, since
-lines of the log that begin with "::" are commands to the runner.
+It reads METER_* and GITHUB_* from the environment and exits as `meter status --model` does: 0
+passes, 6 does not, 4 if nothing was told of the model yet. Everything is printed as one escaped
+annotation, since lines of the log that begin with "::" are commands to the runner.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> int:
         if done.returncode not in (0, CLOSED):
             return refused(done)
     # The gate is free, and says the same again with its reasons.
-    done = meter("gate", *gate, *options("junit"), f"--summary={written('GITHUB_STEP_SUMMARY')}")
+    done = meter("status", *gate, *options("junit"), f"--summary={written('GITHUB_STEP_SUMMARY')}")
     if done.returncode not in (0, CLOSED):
         return refused(done)
     verdict = json.loads(done.stdout)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 
 from redteam import attack
-from redteam.target import NOBODY, PASSWORD, Client, hold, refused
+from redteam.target import NOBODY, PASSWORD, Client, draw, hold, parquet, refused, rows_of
 
 OPEN = {"POST /login", "POST /plans"}
 """What everybody may ask for."""
@@ -130,6 +130,25 @@ def a_token_limited_to_one_meter(client: Client) -> None:
         hold(not set(listed) & set(others), "the limited token lists its owner's other tokens")
 
 
+@attack(who="developer", finding="rows at no cost have no end", seconds=60, small=False)
+def rows_without_end(client: Client) -> None:
+    ground, pair = client.target.meter(tenants=(2, 2)), {"giver": 1, "receiver": 2}
+
+    def hand_over() -> int:
+        asked = client.post(ground.at("/handovers"), json=pair | {"confirm": True})
+        client.post(ground.at("/handovers/answer"), json=pair | {"accept": False})
+        return asked.status_code
+
+    def validate() -> int:
+        return ground.validate(client, parquet(rows_of(draw(2)))).status_code
+
+    def token() -> int:
+        return client.post("/tokens", json={"name": "t"}).status_code
+
+    for act, most in ((hand_over, 100), (validate, 100), (token, 1000)):
+        hold(409 in (act() for _ in range(most + 1)), f"{most + 1} times")
+
+
 @attack(who="outsider", finding="something like a token is taken for one", attempts=[14])
 def spellings_of_a_token(client: Client) -> None:
     token = client.target.people["stranger"].token
@@ -199,11 +218,25 @@ def seats_for_one_person(client: Client) -> None:
     ground = client.target.meter(tenants=(2, 2), begun=False)
     both = {"user": client.target.people["developer"].id, "role": "developer", "tenant": 2}
     refused(client.post(ground.at("/members"), json=both))
-    ground = client.target.meter()
+    ground = client.target.meter(tenants=(2, 2))
+    with client.target.client("developer") as developer:
+        ground.submit(developer).raise_for_status()
+    for who, tenant, second in (("labeler", 0, 1), ("runner", 1, 1), ("developer", 1, 2)):
+        user = client.target.people[who].id
+        client.delete(ground.at(f"/members/{user}/{who}/{tenant}")).raise_for_status()
+        seat = {"user": user, "role": "developer", "tenant": second}
+        refused(client.post(ground.at("/members"), json=seat), 409)
+
+
+@attack(who="labeler", finding="a labeler of some rows develops once others bring the rest")
+def a_seat_before_the_set_is_active(client: Client) -> None:
+    ground = client.target.meter(begun=False)
+    ground.deliver(rows_of(draw(5)), part=True)
     labeler = client.target.people["labeler"].id
-    client.delete(ground.at(f"/members/{labeler}/labeler/0")).raise_for_status()
-    seat = {"user": labeler, "role": "developer", "tenant": 1}
-    refused(client.post(ground.at("/members"), json=seat))
+    with client.target.client("admin") as admin:
+        admin.delete(ground.at(f"/members/{labeler}/labeler/0")).raise_for_status()
+        seat = {"user": labeler, "role": "developer", "tenant": 1}
+        refused(admin.post(ground.at("/members"), json=seat), 409)
 
 
 @attack(who="admin", finding="two accounts that look the same")
@@ -214,6 +247,7 @@ def names_that_look_alike(client: Client) -> None:
         f"{name} ",
         name.replace("a", "\u0430"),
         name.replace("s", "\uff53"),
+        *(f"{name[:3]}{sign}{name[3:]}" for sign in "\xad\u2800\ufe0f\U000e0041"),
     ):
         refused(client.post("/users", json={"name": alike}))
 

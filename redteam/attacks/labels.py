@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,22 @@ def uploads_of_others(client: Client) -> None:
         refused(second.get(path), 404)
         refused(second.put(path, params={"offset": 0}, content=b"x"), 404)
         refused(second.post(ground.at("/test-sets"), json={"upload": begun["id"]}), 404)
+
+
+@attack(who="labeler", finding="what is announced, and not sent, keeps other labelers out")
+def announced_uploads(client: Client) -> None:
+    free = shutil.disk_usage(client.target.folder).free
+    size = min(free - (2 << 30), 99 << 30)
+    own, other = (client.target.meter(begun=False) for _ in range(2))
+    begun = client.post(own.at("/uploads"), json={"name": "x", "size": size})
+    second = client.target.person("labeler")
+    with client.target.client("admin") as admin:
+        seat = {"user": second.id, "role": "labeler"}
+        admin.post(other.at("/members"), json=seat).raise_for_status()
+    with client.target.client(second) as labeler:
+        sent = labeler.post(other.at("/uploads"), json={"name": "y", "size": free // 4})
+    client.delete(own.at(f"/uploads/{begun.json().get('id', NOBODY)}"))
+    hold(sent.status_code == 201, f"after {begun.status_code} for {size}: {sent.text}"[:200])
 
 
 @attack(who="labeler", finding="labels leave before the test set is spent", attempts=[59, 61])

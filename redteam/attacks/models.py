@@ -195,6 +195,15 @@ def a_validation_set_replaced_meanwhile(client: Client) -> None:
     hold(fine or "validation" in str(found["problem"]), f"{found['state']}: {found['problem']}")
 
 
+@attack(who="developer", finding="a command carries hidden inputs out by the page cache")
+def inputs_through_the_page_cache(client: Client) -> None:
+    ground = client.target.meter(models=True, commands_may_carry_inputs_out=False)
+    # Touch pages of a library for the bits of a column; then see which of them are in memory.
+    for trick in ("touch = rows.column('x')", "print(open('/proc/self/pagemap', 'rb').read(8))"):
+        refused(ground.submit(client, command("python program.py", MODEL.replace("TRICK", trick))))
+    hold(ground.steps_left() == 4, "a refusal was charged")
+
+
 @attack(
     who="developer", finding="a failure on hidden rows tells something", attempts=[78], small=False
 )

@@ -59,6 +59,21 @@ def a_session_brought_along(client: Client) -> None:
         hold(page.status_code != 200, f"an API token as cookie {name} opens a page")
 
 
+@attack(who="admin", finding="an open page follows a meter after its account was closed")
+def a_page_that_outlives_its_account(client: Client) -> None:
+    target = client.target
+    ground, target.people["leaver"] = target.meter(begun=False), target.person("leaver")
+    seats = [{"user": target.people[who].id, "role": "developer"} for who in ("leaver", "other")]
+    client.post(ground.at("/members"), json=seats[0]).raise_for_status()
+    newest = client.get(ground.at("/audit")).json()["items"][-1]["number"]
+    with closing(Visitor(target, "leaver")) as visitor:
+        page = f"/meters/{ground.id}/live?after={newest}"
+        with visitor.stream("GET", page) as stream:
+            client.patch(f"/users/{seats[0]['user']}", json={"disabled": True}).raise_for_status()
+            client.post(ground.at("/members"), json=seats[1]).raise_for_status()
+            hold("data" not in "".join(stream.iter_text()), "it heard that there is something new")
+
+
 class _Scripts(HTMLParser):
     """Collect what a browser would run, or take from elsewhere."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,20 @@ HEAVY: dict[str, dict[str, Any]] = {
     },
     "a small delta": {"delta": 1e-300, "steps": 10**6},
     "steps without end": {"steps": 10**18},
+    "500 teams of one size": {
+        "protocol": "incremental",
+        "ceiling": 0.5,
+        "signals": 20,
+        "edges": None,
+        "steps": 500 * 1_500,
+        "tenants": (1_500,) * 500,
+    },
+    "many teams, each of another size": {
+        "protocol": "incremental",
+        "ceiling": 0.5,
+        "steps": sum(range(500, 900)),
+        "tenants": tuple(range(500, 900)),
+    },
 }
 
 
@@ -40,10 +55,20 @@ def heavy_plans(client: Client) -> None:
     hold(client.post("/plans", json={"settings": settings()}).status_code == 200, "no plan at all")
     for name, heavy in HEAVY.items():
         before = client.target.measure()
+        started = time.monotonic()
         client.post("/plans", json={"settings": settings(**heavy)})
-        cost = client.target.measure().since(before)
-        told = f"{name}: {cost.seconds:.1f} s, {cost.megabytes:.0f} MB"
-        hold(cost.seconds < 5 and cost.megabytes < 300, told)
+        cost, waited = client.target.measure().since(before), time.monotonic() - started
+        told = f"{name}: {cost.seconds:.1f} s and {waited:.1f} s, {cost.megabytes:.0f} MB"
+        # A child of a child plans: what it costs shows by the clock.
+        hold(cost.seconds < 1 and waited < 5 and cost.megabytes < 300, told)
+
+
+@attack(who="outsider", finding="a judge without bounds ends in an assertion")
+def extreme_judges(client: Client) -> None:
+    for error, pool, steps in ((0.05, 10**12, 10**6), (0.999, 10**6, 10), (1e-15, 10**18, 9)):
+        asked = {"judge_error": error, "pool": pool, "tolerance": 0.01, "steps": steps}
+        answer = client.post("/plans", json={"question": asked})
+        hold(answer.status_code in (200, 422), f"{asked}: {answer.status_code}")
 
 
 @attack(who="outsider", finding="a setting that no program can compute with", attempts=[30])

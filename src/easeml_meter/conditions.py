@@ -136,7 +136,7 @@ class Condition:
 
     clauses: tuple[Clause, ...]
     disagreement: float | None = None
-    """Fail whatever differs from the old model on a larger share of rows; None: never."""
+    """Fail where exactly one of the two is right on a larger share of rows; None: never."""
     passes: int | None = None
     """How many models may pass before the one that closes the test set; None: any number."""
 
@@ -215,7 +215,7 @@ class Difference:
     edges: tuple[float, ...]
     tolerance: float
     disagreement: float | None = None
-    """Answer "too far", and nothing else, if a model differs from the old one on more rows."""
+    """Answer "too far", and nothing else, if exactly one of the two is right on more rows."""
 
     needs_old: ClassVar[bool] = True
     compares: ClassVar[bool] = True
@@ -272,14 +272,36 @@ class Difference:
         return 1 + max(sum(0 <= other - edge < reach for other in edges) for edge in edges)
 
 
+ALARM = "alarm"
+"""The question whether a model's true loss is at most its validation loss and g more."""
+
+
+@dataclass(frozen=True)
+class Vouching:
+    """What an alarm asks: whether the test set vouches for the loss on the validation set."""
+
+    needs_old: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return ALARM
+
+
 def parse_question(
     text: str,
     *,
     disagreement: float | None = None,
     passes: int | None = None,
     tolerance: float | None = None,
-) -> Condition | Difference:
-    """Read a condition, or a reading of n - o."""
+) -> Condition | Difference | Vouching:
+    """Read a condition, a reading of n - o, or the word of an alarm."""
+    if text.strip() == ALARM:
+        for name, value in (("passes", passes), ("disagreement", disagreement)):
+            if value is not None:
+                raise invalid(name, value, "not with an alarm, which takes g and alarms")
+        if tolerance is not None:
+            raise invalid("tolerance", tolerance, "an alarm has none: say g, or nothing")
+        return Vouching()
     if not re.match(r"n ?- ?o at\b", _tidy(text)):
         return Condition.parse(text, disagreement=disagreement, passes=passes, tolerance=tolerance)
     for name, value in (("passes", passes), ("tolerance", tolerance)):

@@ -7,6 +7,8 @@ with `status` and `word`, and the client turns a `word` back into the same class
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 
 
 class MeterError(Exception):
@@ -21,6 +23,10 @@ class MeterError(Exception):
     """What the error is called in JSON."""
     status = 409
     """The HTTP status of the server's answer."""
+
+    def _render_traceback_(self) -> list[str]:
+        """Say it in a notebook: our own source would be forty red lines above it."""
+        return [f"{type(self).__name__}: {spoken(str(self), IN_PYTHON)}"]
 
 
 class InvalidInput(MeterError):
@@ -113,6 +119,32 @@ class Unreachable(MeterError):
 def not_installed(what: str, error: ImportError, extra: str) -> MeterError:
     """Return an error for a package that only some installations have; `what` is what needs it."""
     return MeterError(f"{what} {error.name}; run: pip install 'easeml-meter[{extra}]'")
+
+
+IN_PYTHON = {
+    "of ids (--id)": "of ids (matching=RowMatching(id_column=...))",
+    "(--no-ids)": "(matching=RowMatching(in_order=True))",
+    "--id": "id_column=...",
+    "--baseline": "baseline=True",
+    "--yes": "accept_fewer=True",
+    "meter validation set": "set_validation",
+    "meter validation replace": "replace_validation",
+    "meter testset add": "add_test_set",
+    "meter seal": "seal",
+    "meter history": "history",
+}
+"""What commands and options, of which errors speak, are called in Python."""
+
+
+def spoken(said: str, words: Mapping[str, str]) -> str:
+    """Name verbs and arguments where a refusal, which may come from a server, names options."""
+    for shell, word in words.items():
+        said = said.replace(shell, word)
+    return re.sub(
+        r"(?<!\S)(\(?)--([a-z]+(?:-[a-z]+)*)(?: [A-Z]+\b)?",
+        lambda found: f"{found[1]}{found[2].replace('-', '_')}=...",
+        said,
+    )
 
 
 _LONGEST_SHOWN = 300

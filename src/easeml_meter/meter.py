@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Required, Self, Unpack
 
-from easeml_meter.core.differences import Differences
 from easeml_meter.core.gate import Gate, GateVerdict, last_told
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
@@ -25,10 +25,20 @@ from easeml_meter.core.model import (
     Wanted,
 )
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.labels import fewer_answers, plan_labels
 from easeml_meter.core.questions.planning import Plan
 from easeml_meter.core.submissions import CheckedSubmission
-from easeml_meter.core.views import Audit, Consequence, History, SessionView, Signal
-from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, WrongPhase
+from easeml_meter.core.views import Audit, Consequence, Differences, History, SessionView, Signal
+from easeml_meter.errors import (
+    IN_PYTHON,
+    Denied,
+    InvalidInput,
+    MeterError,
+    NotFound,
+    WrongPhase,
+    invalid,
+    spoken,
+)
 from easeml_meter.report import looks  # noqa: F401  so that what it returns shows itself
 from easeml_meter.scoring.estimators import Estimator, predictions_of
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
@@ -36,6 +46,7 @@ from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
 from easeml_meter.service.submissions import answering, checking, deciding
+from easeml_meter.service.submissions.answering import Said
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets import (
@@ -51,21 +62,29 @@ from easeml_meter.service.testsets import (
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.memory import ID, Data, as_source
+from easeml_meter.tables.memory import ID, Data, as_source, was_frame
 from easeml_meter.tables.opening import open_table
+from easeml_meter.tables.source import Source
 from easeml_meter.tables.writing import new_file, new_folder
 
 if TYPE_CHECKING:
     from easeml_meter.vault.manifest import Manifest
 
 
+class Named(Said, total=False):
+    """What is said of a submission by name, as `MeterVerbs.submit` explains."""
+
+    model: Required[str]
+    tenant: int | None
+
+
 class MeterVerbs(Protocol):
     """What can be done with a meter, in a folder (`Meter`) or at a server (`RemoteMeter`).
 
     Both do and raise what each verb says here; what they raise are `MeterError`s. Besides, every
-    verb raises `StorageError` if the database cannot be used. At a server every verb may raise
-    `Unauthenticated` (no valid token), `NotFound` (no seat at the meter), `TooMany` (too often) and
-    `Unreachable`.
+    verb raises `Denied` if it is not for the role (or for another team), and `StorageError` if the
+    database cannot be used. At a server every verb may raise `Unauthenticated` (no valid token),
+    `NotFound` (no seat at the meter), `TooMany` (too often) and `Unreachable`.
     """
 
     progress: Progress
@@ -79,11 +98,7 @@ class MeterVerbs(Protocol):
             return repr(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return where the meter stands as JSON has it, as `meter status --json` does.
-
-        Raises:
-            Denied: the role does not see answers.
-        """
+        """Return where the meter stands as JSON has it, as `meter status --json` does."""
         return self.status().to_dict()
 
     def _repr_html_(self) -> str | None:
@@ -106,7 +121,13 @@ class MeterVerbs(Protocol):
         """All test sets, the oldest first; of one at a server, what everybody may know."""
 
     def close(self) -> None:
-        """Close the database or the connection."""
+        """Close the database or the connection; the end of a `with` does."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def seal(
         self,
@@ -134,22 +155,42 @@ class MeterVerbs(Protocol):
         `judge` is the column of a judge's words, where rows without a label have one.
 
         Raises:
-            Denied: the role does not seal.
             InvalidInput: the rows cannot be read, or have no such columns, or lack a label; an id
                 repeats; there are too few rows; or labels are outside the class list.
             WrongPhase: no test set is requested.
         """
+        choices = Choices(
+            label=label,
+            id_column=id_column,
+            columns=columns,
+            drop=drop,
+            keep_unknown_labels=keep_unknown_labels,
+            part=part,
+            cluster=cluster,
+            judge=judge,
+        )
+        rows = as_source(source, "rows", a_set=True)
+        return self._seal(rows, Path(destination), choices, recipients)
+
+    def _seal(
+        self, rows: Source, destination: Path, choices: Choices, recipients: Sequence[str]
+    ) -> Manifest: ...
 
     def add_test_set(
-        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
+        self,
+        path: str | Path,
+        *,
+        ids_renumbered: bool = False,
+        accept_shared: bool = False,
+        accept_fewer: bool = False,
     ) -> TestSet:
         """Add a sealed test set (labelers). At a server, one with too few rows becomes a part.
 
         `ids_renumbered`: ids that earlier sets have with other inputs are other examples.
         `accept_shared`: rows with the inputs of earlier sets were drawn independently.
+        `accept_fewer`: there are no more rows, and their weaker promise will do.
 
         Raises:
-            Denied: the role adds no test sets.
             InvalidInput: the file is not sealed; too few rows for the plan, rows that may not be
                 used, wrong columns, or something that the labeler has to decide.
             TooLarge: the file decodes to more than a server takes.
@@ -157,6 +198,8 @@ class MeterVerbs(Protocol):
                 comes as a `MeterError`.
             WrongPhase: no test set is requested.
         """
+        decided = LabelerDecisions(ids_renumbered, accept_shared, accept_fewer)
+        return self._add(Path(path), decided, part=False)
 
     def add_part(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
@@ -164,25 +207,19 @@ class MeterVerbs(Protocol):
         """Add some of the rows, sealed; the test set is active when there are enough (labelers).
 
         Raises:
-            Denied: the role adds no test sets.
             InvalidInput: rows that may not be used or came before, other columns than before, or
                 something that the labeler has to decide.
             TooLarge, VaultError, WrongPhase: as `add_test_set`.
         """
+        return self._add(Path(path), LabelerDecisions(ids_renumbered, accept_shared), part=True)
+
+    def _add(self, path: Path, decisions: LabelerDecisions, *, part: bool) -> TestSet: ...
 
     def requests(self) -> list[LabelRequest]:
-        """Return the open requests for labels, and how far they have got (labelers).
-
-        Raises:
-            Denied: the role does not see them.
-        """
+        """Return the open requests for labels, and how far they have got (labelers)."""
 
     def wanted(self) -> Wanted | None:
-        """Return the labels that a step waits for, with labels on demand (labelers).
-
-        Raises:
-            Denied: the role gives no labels.
-        """
+        """Return the labels that a step waits for, with labels on demand (labelers)."""
 
     def give_labels(
         self,
@@ -199,10 +236,15 @@ class MeterVerbs(Protocol):
         To a server they are sent encrypted.
 
         Raises:
-            Denied: the role gives no labels.
             InvalidInput: the file cannot be read, a label is missing, stands twice, or is no class.
             WrongPhase: no step waits for labels.
         """
+        chosen = orders.Columns(
+            label=label, id_column=id_column, keep_unknown_labels=keep_unknown_labels
+        )
+        return self._give_labels(as_source(source, "labels", a_set=True), chosen)
+
+    def _give_labels(self, labels: Source, columns: orders.Columns) -> LabelOrder: ...
 
     def export_inputs(self, destination: str | Path) -> int:
         """Write the test inputs, without labels, in the format that the file's name says.
@@ -216,11 +258,7 @@ class MeterVerbs(Protocol):
         """
 
     def notices(self) -> list[dict[str, object]]:
-        """Return what only labelers are told.
-
-        Raises:
-            Denied: the role does not see it.
-        """
+        """Return what only labelers are told."""
 
     def set_validation(
         self,
@@ -233,12 +271,13 @@ class MeterVerbs(Protocol):
         """Hand in the first validation set (developers); predictions are joined by its ids, if any.
 
         Raises:
-            Denied: the role gives none.
             InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are
                 missing or repeated.
             TooLarge: there is no room for it.
             WrongPhase: there is a validation set already.
         """
+        named = {"label": label, "id_column": id_column, "cluster": cluster}
+        return self._validate(as_source(source, "validation set", a_set=True), named, first=True)
 
     def replace_validation(
         self,
@@ -250,53 +289,47 @@ class MeterVerbs(Protocol):
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on (developers).
 
+        Where teams are counted apart, not because of an answer: see what the promise assumes.
+
         Raises:
-            Denied: the role gives none.
             InvalidInput: the table cannot be read, or its labels or ids do not fit.
             TooLarge: there is no room for it.
             WrongPhase: there is no validation set yet.
         """
+        named = {"label": label, "id_column": id_column, "cluster": cluster}
+        return self._validate(as_source(source, "validation set", a_set=True), named, first=False)
+
+    def _validate(
+        self, source: Source, columns: dict[str, str | None], *, first: bool
+    ) -> ValidationSet: ...
 
     def submit(
         self,
         test: Data,
         validation: Data,
         *,
-        model: str,
-        tenant: int | None = None,
         matching: RowMatching = BY_IDS,
-        once: bool = False,
-        note: str = "",
-        link: str = "",
+        **named: Unpack[Named],
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get an answer.
 
-        `once`: the answer to an earlier model of this name is good enough. `note`, a line, and
-        `link`, to a commit or a run, are shown with the answer; a repetition keeps the first.
+        `once`: the answer to an earlier model of this name is good enough. `baseline`: the models
+        after it are compared with it; a fresh test set needs one. `note`, a line, and `link`, to a
+        commit or a run, are shown with the answer; a repetition keeps the first.
 
         Raises:
             What `submit_any` raises.
         """
         given = _predictions(test, validation, matching)
         with _in_python():
-            return self.submit_any(
-                given, model=model, tenant=tenant, once=once, note=note, link=link
-            )
+            return self.submit_any(given, **named)
 
-    def evaluate(
-        self,
-        estimator: Estimator,
-        *,
-        model: str,
-        tenant: int | None = None,
-        once: bool = False,
-        note: str = "",
-        link: str = "",
-    ) -> Signal:
+    def evaluate(self, estimator: Estimator, **named: Unpack[Named]) -> Signal:
         """Let an estimator (anything with `predict`) predict on both sets, and submit that.
 
         It needs test inputs that you may see. It gets a DataFrame with the columns it was fitted
-        with if it knows their names, else an array; `predict_proba` is asked where the loss
+        with if it knows their names, or with all if the validation set was given as one, else an
+        array; `predict_proba` is asked where the loss
         compares probabilities.
 
         Raises:
@@ -320,13 +353,13 @@ class MeterVerbs(Protocol):
             # The names of clusters are no inputs: a model would not have them in use.
             apart = [name for name in (known.get("cluster_column"),) if name]
             inputs = hidden.in_memory().drop_columns(apart)
-            test = predictions_of(estimator, inputs, loss, known.get("id_column"))
+            ids, frame = known.get("id_column"), was_frame(path)
+            test = predictions_of(estimator, inputs, loss, ids, frame=frame)
             apart = [name for name in (given.label, given.cluster) if name]
             inputs_seen = visible.in_memory().drop_columns(apart)
-            validation = predictions_of(estimator, inputs_seen, loss, given.id_column)
-        return self.submit(
-            test, validation, model=model, tenant=tenant, once=once, note=note, link=link
-        )
+            ids = given.id_column
+            validation = predictions_of(estimator, inputs_seen, loss, ids, frame=frame)
+        return self.submit(test, validation, **named)
 
     def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
         """Write the validation set in use to a folder, as it was given."""
@@ -338,9 +371,7 @@ class MeterVerbs(Protocol):
         model: str,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
-        once: bool = False,
-        note: str = "",
-        link: str = "",
+        **said: Unpack[Said],
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`).
 
@@ -401,7 +432,6 @@ class MeterVerbs(Protocol):
         """Return a session: the answers so far, what they promise, what is left.
 
         Raises:
-            Denied: the role does not see the answers of this tenant.
             InvalidInput: the meter has no such test set, or no such tenant.
         """
 
@@ -409,18 +439,27 @@ class MeterVerbs(Protocol):
         """Return the sessions of all test sets delivered so far.
 
         Raises:
-            Denied: the role does not see the answers of this tenant.
             InvalidInput: the meter has no such tenant.
         """
 
-    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> GateVerdict:
+    def gate(
+        self,
+        model: str,
+        gate: Gate | None = None,
+        *,
+        fail_above: int | None = None,
+        most_loss: float | None = None,
+        tenant: int | None = None,
+    ) -> GateVerdict:
         """Say whether a model passes, by the newest answer to it: free, and repeatable.
 
+        `fail_above`, a band, and `most_loss`, of the true loss, are the highest that pass.
+
         Raises:
-            Denied: the role does not see the answers of this tenant.
             InvalidInput: the meter has no such tenant, or it cannot have this gate.
             WrongPhase: nothing was told of the model yet.
         """
+        gate = gate or Gate(fail_above, most_loss)
         gate.check(self.spec)
         return gate.judge(last_told(self.history(tenant=tenant), model))
 
@@ -428,7 +467,6 @@ class MeterVerbs(Protocol):
         """Compare the next submissions with this model, which has passed; return its step.
 
         Raises:
-            Denied: the role promotes no model of this tenant.
             InvalidInput: the meter compares no models or keeps the last one that passed by itself,
                 no model of this name has passed on the test set in use, or too many were promoted.
             WrongPhase: no test set is in use.
@@ -448,11 +486,7 @@ class MeterVerbs(Protocol):
         """
 
     def handovers(self) -> list[Consequence]:
-        """Return the hand-overs that wait for a tenant to agree.
-
-        Raises:
-            Denied: the role agrees to none.
-        """
+        """Return the hand-overs that wait for a tenant to agree."""
 
     def answer_handover(self, giver: int, receiver: int, *, accept: bool) -> Consequence:
         """Agree to a hand-over that was requested, or decline it.
@@ -467,7 +501,6 @@ class MeterVerbs(Protocol):
         """Retire the active test set early, and request the next one (labelers and admins).
 
         Raises:
-            Denied: the role retires none.
             WrongPhase: no test set is active.
         """
 
@@ -475,7 +508,6 @@ class MeterVerbs(Protocol):
         """Give the meter up before its first answer, for good (admins).
 
         Raises:
-            Denied: the role does not manage meters.
             WrongPhase: it has answered a submission, or something is under way.
         """
 
@@ -485,7 +517,6 @@ class MeterVerbs(Protocol):
         Return the folder of the files: those of a server are written to released/NUMBER here.
 
         Raises:
-            Denied: the role releases none.
             InvalidInput: the folder to write to is there already.
             WrongPhase: none is spent, or its rows stand in a test set that is active, here or at
                 another meter of the server.
@@ -495,7 +526,6 @@ class MeterVerbs(Protocol):
         """Write the files of a released test set to a new folder: of the tenants that one sees.
 
         Raises:
-            Denied: the role does not see released test sets.
             InvalidInput: the folder is there already.
             NotFound: there is no such test set.
             WrongPhase: it was not released yet.
@@ -517,16 +547,18 @@ class MeterVerbs(Protocol):
         `better`: the examples that became better, in place of those that became worse.
 
         Raises:
-            Denied: the role does not see the answers of this tenant.
             InvalidInput: a step cannot be compared, or single examples have no loss.
             NotFound: there is no such test set, or it was not released yet.
         """
+        if generation is None:  # where none is released, the refusal of the newest says why
+            known = self.generations
+            released = [each for each in known if each.phase is Phase.RELEASED]
+            generation = (released or known)[-1].number
+        return self._compare(generation, (first, second), tenant, better=better, page=page)
 
-    def _newest_released(self) -> int:
-        """Return the newest released test set, else the newest, whose refusal says why."""
-        known = self.generations
-        released = [each for each in known if each.phase is Phase.RELEASED]
-        return (released or known)[-1].number
+    def _compare(
+        self, number: int, steps: tuple[int | None, int | None], tenant: int | None, **shown: Any
+    ) -> Differences: ...
 
     def _check_released(self, number: int) -> None:
         """Refuse a test set whose files cannot be written, before a folder is made for them."""
@@ -544,7 +576,6 @@ class MeterVerbs(Protocol):
         """Write a batch that has left a rolling test set, with its labels, to a Parquet file.
 
         Raises:
-            Denied: the role does not see released test sets.
             NotFound: there is no such batch, or it was not released yet.
         """
 
@@ -553,9 +584,6 @@ class MeterVerbs(Protocol):
 
         At a server, links about the answers of others come without details, and then all without
         digests.
-
-        Raises:
-            Denied: the role does not see the audit.
         """
 
 
@@ -571,14 +599,75 @@ class Meter(MeterVerbs):
 
     @classmethod
     def create(
-        cls, folder: str | Path, spec: MeterSpec, *, name: str = "meter", clock: Clock = utc_now
+        cls,
+        folder: str | Path,
+        spec: MeterSpec | None = None,
+        *,
+        test: Data | None = None,
+        validation: Data | None = None,
+        label: str | None = None,
+        id_column: str | None = None,
+        steps: int | None = None,
+        name: str = "meter",
+        clock: Clock | None = None,
     ) -> Meter:
-        """Create a meter and request its first test set.
+        """Make a meter in a new folder, of a `spec` or of your rows.
+
+        `test`, the rows to hide, are sealed and added; `validation` is set. Both have the columns
+        `label` and, if any, `id_column`. Without a `spec`, as many `test` rows as there are say how
+        exact the meter is, for ten answers (fewer, with a warning, of few rows) or `steps`, 90 %
+        sure together; you see the inputs.
 
         Raises:
-            InvalidInput: the folder holds a meter already, or no meter can be made of this.
+            InvalidInput: the folder holds a meter already, no meter can be made of this, or the
+                rows are refused; then call `open_or_create` with better ones.
         """
-        return cls(meters.create_in_folder(Home(Path(folder)), spec, name, clock))
+        wanted = spec or _planned(test, label, steps)
+        space = meters.create_in_folder(Home(Path(folder)), wanted, name, clock or utc_now)
+        return cls(space)._filled(test, validation, label, id_column)
+
+    @classmethod
+    def open_or_create(
+        cls, folder: str | Path, spec: MeterSpec | None = None, **given: Any
+    ) -> Meter:
+        """Open the meter in a folder, or make it: `given` what `create` takes, twice if you like.
+
+        Raises:
+            InvalidInput: the folder holds a meter of other settings; otherwise as `create`.
+            WrongPhase: it holds other rows.
+        """
+        home = Home(Path(folder))
+        if not (home.database.is_file() and home.key.is_file()):
+            return cls.create(folder, spec, **given)
+        data = [given.get(each) for each in ("test", "validation", "label", "id_column")]
+        wanted = spec or _planned(data[0], given.get("label"), given.get("steps"))
+        meter = cls.open(folder, clock=given.get("clock"))
+        if (held := meter.spec) != wanted:
+            meter.close()
+            raise InvalidInput(f"{folder}: holds another meter, {held!r}: choose another folder")
+        return meter._filled(*data)
+
+    def _filled(
+        self,
+        test: Data | None,
+        validation: Data | None,
+        label: str | None,
+        id_column: str | None,
+    ) -> Meter:
+        """Give it its rows, of which those that it has already are not taken twice."""
+        try:
+            with _in_python():
+                if validation is not None:  # first: it says which classes there are
+                    self.set_validation(validation, label=label, id_column=id_column)
+                if test is not None:
+                    path = Path(self.workspace.files.location("")).parent / "hidden.sealed"
+                    sealed = self.seal(test, path, label=label, id_column=id_column)
+                    if sealed.generation == self.generations[-1].number:  # not spent meanwhile
+                        self.add_test_set(path)
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     @classmethod
     def open(
@@ -587,7 +676,7 @@ class Meter(MeterVerbs):
         *,
         role: Role = Role.OWNER,
         tenant: int = 1,
-        clock: Clock = utc_now,
+        clock: Clock | None = None,
     ) -> Meter:
         """Open the meter in a folder; developers and runners are of one team, the others of all.
 
@@ -595,19 +684,13 @@ class Meter(MeterVerbs):
             InvalidInput: the folder holds none.
             StorageError: its database cannot be used.
         """
-        return cls(Workspace.open(Path(folder), clock), role, tenant)
+        return cls(Workspace.open(Path(folder), clock or utc_now), role, tenant)
 
     def __repr__(self) -> str:
         return f"<Meter in {self.workspace.files.location('')!r}>"
 
     def close(self) -> None:
         self.workspace.store.close()
-
-    def __enter__(self) -> Meter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def spec(self) -> MeterSpec:
@@ -621,52 +704,18 @@ class Meter(MeterVerbs):
     def generations(self) -> tuple[TestSet, ...]:
         return requests.list_test_sets(self._actor, self.workspace)
 
-    def seal(
-        self,
-        source: Data,
-        destination: str | Path,
-        *,
-        label: str | None = None,
-        id_column: str | None = None,
-        recipients: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
-        drop: Sequence[str] = (),
-        keep_unknown_labels: bool = False,
-        part: bool = False,
-        cluster: str | None = None,
-        judge: str | None = None,
+    def _seal(
+        self, rows: Source, destination: Path, choices: Choices, recipients: Sequence[str]
     ) -> Manifest:
         return delivery.seal_labels(
-            self._actor,
-            self.workspace,
-            as_source(source, "rows", a_set=True),
-            Path(destination),
-            Choices(
-                label=label,
-                id_column=id_column,
-                columns=columns,
-                drop=drop,
-                keep_unknown_labels=keep_unknown_labels,
-                part=part,
-                cluster=cluster,
-                judge=judge,
-            ),
-            recipients,
+            self._actor, self.workspace, rows, destination, choices, recipients
         )
 
-    def add_test_set(
-        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
-    ) -> TestSet:
-        decisions = LabelerDecisions(ids_renumbered, accept_shared)
-        return delivery.add_test_set(self._actor, self.workspace, Path(path), decisions)
-
-    def add_part(
-        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
-    ) -> TestSet:
-        decisions = LabelerDecisions(ids_renumbered, accept_shared)
-        return parts.add_labels(
-            self._actor, self.workspace, Path(path), decisions, part=True
-        ).test_set
+    def _add(self, path: Path, decisions: LabelerDecisions, *, part: bool) -> TestSet:
+        given = self._actor, self.workspace, path, decisions
+        return (
+            parts.add_labels(*given, part=True).test_set if part else delivery.add_test_set(*given)
+        )
 
     def requests(self) -> list[LabelRequest]:
         return requests.list_requests(self._actor, self.workspace)
@@ -674,22 +723,8 @@ class Meter(MeterVerbs):
     def wanted(self) -> Wanted | None:
         return orders.wanted(self._actor, self.workspace)
 
-    def give_labels(
-        self,
-        source: Data,
-        *,
-        label: str,
-        id_column: str | None = None,
-        keep_unknown_labels: bool = False,
-    ) -> LabelOrder:
-        return orders.give_labels(
-            self._actor,
-            self.workspace,
-            as_source(source, "labels", a_set=True),
-            orders.Columns(
-                label=label, id_column=id_column, keep_unknown_labels=keep_unknown_labels
-            ),
-        )
+    def _give_labels(self, labels: Source, columns: orders.Columns) -> LabelOrder:
+        return orders.give_labels(self._actor, self.workspace, labels, columns)
 
     def export_inputs(self, destination: str | Path) -> int:
         return inputs.export_inputs(self._actor, self.workspace, Path(destination))
@@ -697,40 +732,11 @@ class Meter(MeterVerbs):
     def notices(self) -> list[dict[str, object]]:
         return [each.to_json() for each in validation.list_notices(self._actor, self.workspace)]
 
-    def set_validation(
-        self,
-        source: Data,
-        *,
-        label: str | None = None,
-        id_column: str | None = None,
-        cluster: str | None = None,
+    def _validate(
+        self, source: Source, columns: dict[str, str | None], *, first: bool
     ) -> ValidationSet:
         return validation.give_validation(
-            self._actor,
-            self.workspace,
-            as_source(source, "validation set", a_set=True),
-            label=label,
-            id_column=id_column,
-            cluster=cluster,
-            first=True,
-        )
-
-    def replace_validation(
-        self,
-        source: Data,
-        *,
-        label: str | None = None,
-        id_column: str | None = None,
-        cluster: str | None = None,
-    ) -> ValidationSet:
-        return validation.give_validation(
-            self._actor,
-            self.workspace,
-            as_source(source, "validation set", a_set=True),
-            label=label,
-            id_column=id_column,
-            cluster=cluster,
-            first=False,
+            self._actor, self.workspace, source, **columns, first=first
         )
 
     def submit_any(
@@ -740,14 +746,10 @@ class Meter(MeterVerbs):
         model: str,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
-        once: bool = False,
-        note: str = "",
-        link: str = "",
+        **said: Unpack[Said],
     ) -> Signal:
         actor, space = self._acting(tenant), self.workspace
-        return answering.answer(
-            actor, space, submitted, model, conditions, once=once, note=note, link=link
-        )
+        return answering.answer(actor, space, submitted, model, conditions, **said)
 
     def check_any(
         self,
@@ -804,20 +806,11 @@ class Meter(MeterVerbs):
         shutil.copytree(self._released(generation), where, dirs_exist_ok=True)
         return where
 
-    def differences(
-        self,
-        first: int | None = None,
-        second: int | None = None,
-        *,
-        generation: int | None = None,
-        better: bool = False,
-        page: int = 1,
-        tenant: int | None = None,
+    def _compare(
+        self, number: int, steps: tuple[int | None, int | None], tenant: int | None, **shown: Any
     ) -> Differences:
-        number = self._newest_released() if generation is None else generation
-        return differences.compare_submissions(
-            self._acting(tenant), self.workspace, number, (first, second), better=better, page=page
-        )
+        actor = self._acting(tenant)
+        return differences.compare_submissions(actor, self.workspace, number, steps, **shown)
 
     def batches(self) -> list[Batch]:
         return windows.released_batches(self._actor, self.workspace)
@@ -840,27 +833,33 @@ class Meter(MeterVerbs):
         return self._actor if tenant is None else replace(self._actor, tenant=tenant)
 
 
+def _planned(test: Data | None, label: str | None, steps: int | None) -> MeterSpec:
+    """Return the meter that so many rows carry, whatever their labels are."""
+    if test is None:
+        raise invalid("spec", None, "give a MeterSpec, or test: the rows to hide")
+    table = open_table(as_source(test, "rows", a_set=True))
+    if label is not None:
+        table.require(label, "label column")
+    wish = MeterSpec.uniform(tolerance=0.1, inputs="public")
+    rows = sum(batch.num_rows for batch in table.batches(table.columns[:1]))
+    plan = plan_labels(wish, rows, steps)
+    if fewer := fewer_answers(plan, rows, steps):
+        warnings.warn(fewer, stacklevel=3)
+    return plan.spec
+
+
 def _predictions(test: Data, validation: Data, matching: RowMatching) -> PredictionFiles:
     if matching == BY_IDS and isinstance(test, Mapping) and isinstance(validation, Mapping):
         matching = RowMatching(id_column=ID)  # a dict does not know what its keys are called
     return PredictionFiles(as_source(test, "test"), as_source(validation, "validation"), matching)
 
 
-_IN_PYTHON = {
-    "(--id)": "(matching=RowMatching(id_column=...))",
-    "(--no-ids)": "(matching=RowMatching(in_order=True))",
-}
-
-
 @contextmanager
 def _in_python() -> Iterator[None]:
-    """Name arguments where a refusal, which may come from a server, names options."""
     try:
         yield
-    except InvalidInput as error:
-        said = str(error)
-        for option, argument in _IN_PYTHON.items():
-            said = said.replace(option, argument)
+    except (InvalidInput, WrongPhase) as error:
+        said = spoken(str(error), IN_PYTHON)
         if said == str(error):
             raise
-        raise InvalidInput(said) from None
+        raise type(error)(said) from None

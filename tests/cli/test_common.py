@@ -57,10 +57,11 @@ def test_exit_code_4_not_the_time_for_it(tmp_path: Path) -> None:
     assert "no test set yet" in desk.refused(4, "testset", "inputs", "--out", "i.parquet")
     assert "only a spent one" in desk.refused(4, "release")
     validation = desk.write("validation", rows(VALIDATION, seed=1))
-    assert "no validation set yet" in desk.refused(4, "validation", "replace", validation)
+    assert "no validation set yet" in desk.refused(4, "validation", "replace", validation, "--yes")
     desk.deliver(labels)
     assert "no validation set yet" in desk.refused(4, "submit", *files)
-    assert "no other one is needed" in desk.refused(4, "testset", "add", "test-0.sealed")
+    again = ["seal", "test-0.csv", "--label", "label", "--out", "again.sealed"]
+    assert "no other one is needed" in desk.refused(4, *again)
     desk.validate(VALIDATION)
     given = ["validation", "set", validation, "--label", "label"]
     assert "meter validation replace" in desk.refused(4, *given)
@@ -319,11 +320,8 @@ def test_a_next_step_leads_past_the_folder_of_the_environment(
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("plan", "nothing given, say --steps, or --labels to ask for them: meter plan --steps 10"),
-        ("plan --steps 10", "tolerance: nothing given, give --tolerance"),
+        ("plan", "labels: nothing given, say how many can stay hidden: meter plan --labels 500"),
         ("plan --steps 0 --tolerance 0.1", "steps: 0 given, it must be a whole number, 1 or more"),
-        ("plan --steps 9 --tolerance 0,01", "'0,01' given, is that a decimal comma? Write 0.01"),
-        ("plan --steps 9 --tolerance 0.01 --edges 0,05", "a decimal comma? Write 0.05"),
         (
             "plan --steps 9 --tolerance 0.01 --loss f1",
             "'f1' given, say which class is the positive",
@@ -331,7 +329,8 @@ def test_a_next_step_leads_past_the_folder_of_the_environment(
         ("submit a.csv b.csv", "a.csv b.csv: say what they are: meter submit --test PREDICTIONS"),
         ("submit", "nothing to submit: meter submit --test PREDICTIONS --validation PREDICTIONS"),
         ("submit --onnx a.onnx --command ls", "--onnx and --command' given, one of them: meter"),
-        ("lab figures", "out: nothing given, name a folder: meter lab figures --out figures"),
+        ("plan --steps 9 --tolerance 0.01 --edges 0.2,0.1", "they must rise, as 0.1,0.2 do"),
+        ("report --svg x.html", "svg: 'x.html' given, a file name that ends in .svg"),
         ("worker", "database: nothing given, name the server's with --database postgresql://"),
     ],
 )
@@ -371,7 +370,9 @@ def test_after_an_answer_status_says_what_to_do_unless_a_gate_judges(tmp_path: P
     desk = Workbench(tmp_path)
     labels = ready(desk)
     files = desk.predictions(labels, VALIDATION)
-    assert desk.ok("submit", *files).endswith("\nNext: meter status -C meter\n")
+    assert desk.ok("submit", *files).endswith(
+        "\nNext, for what this rests on: meter status -C meter\n"
+    )
     assert "Next" not in desk.ok("submit", *files, "--fail-above", "2")
 
 
@@ -392,3 +393,17 @@ def test_what_is_said_of_a_proxy_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert advice
     monkeypatch.setenv("NO_PROXY", advice[1])
     Connection(server).close()
+
+
+def test_a_folder_holds_the_meter_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name beside a folder was ignored."""
+    desk = Workbench(tmp_path)
+    desk.init()
+    monkeypatch.setenv("METER_NAME", "of-a-server")
+    desk.ok("status", "--meter", "small")
+    assert "the one in this folder is 'small'" in desk.refused(2, "status", "--meter", "foo")
+    desk.ok("status")
+    desk.ok("report", "out.html")
+    assert (tmp_path / "out.html").read_text().startswith("<!")

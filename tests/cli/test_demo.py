@@ -25,7 +25,10 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "meter-demo").mkdir()
     done = run("demo", folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "meter-demo: exists already: name a new folder" in done.stderr
+    wanted = (
+        "exists already: look at it with meter -C meter-demo status, or: meter demo meter-demo-2"
+    )
+    assert f"meter-demo: {wanted}" in done.stderr
     assert list((tmp_path / "meter-demo").iterdir()) == []
 
 

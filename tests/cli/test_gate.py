@@ -1,4 +1,4 @@
-"""`meter gate` and `meter submit --fail-above` exit by what was told."""
+"""`meter gate`: exit codes and words."""
 
 from __future__ import annotations
 
@@ -10,88 +10,129 @@ from pathlib import Path
 
 import pytest
 from tests import forking
-from tests.client.people import people_at
-from tests.live import live
-from tests.service.helpers import Session, make_session
+
+MAIN, SAME, BETTER = (
+    [int(n > 20) for n in range(300)],
+    [int(n > 20) for n in range(300)],
+    [1] * 300,
+)
 
 
 @pytest.fixture
-def session(tmp_path: Path) -> Session:
-    found = make_session(tmp_path)
-    found.submit(0, 0, model="good")
-    found.submit(25, 0, model="bad")
-    return found
+def folder(tmp_path: Path) -> Path:
+    for name, right in (("main", MAIN), ("same", SAME), ("better", BETTER)):
+        cases = [{"id": n, "score": score} for n, score in enumerate(right)]
+        (tmp_path / f"{name}.json").write_text(json.dumps(cases))
+    return tmp_path
 
 
-def run(session: Session, *arguments: str) -> subprocess.CompletedProcess[str]:
-    words = ("-C", str(session.folder / "meter"), *arguments)
-    return forking.run(words, os.environ | {"COLUMNS": "80"}, folder=session.folder)
+def run(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("CI", "METER_KEY")}
+    done = forking.run(arguments, {**kept, "COLUMNS": "80", **environment}, folder=folder)
+    return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("model", "code", "said"),
-    [
-        ("good", 0, "passed: model good: step 1 of test set 1, band 1 of 3"),
-        ("bad", 6, "failed: model bad: step 2 of test set 1: band 3 is above band 2"),
-    ],
-)
-def test_the_exit_code_follows_the_answer(
-    session: Session, model: str, code: int, said: str
-) -> None:
-    for _ in range(2):  # free, and repeatable
-        done = run(session, "gate", "--model", model, "--fail-above", "2")
-        assert (done.returncode, done.stdout.strip()) == (code, said)
-    assert len(session.meter.status().signals) == 2
+def test_keep_or_discard(folder: Path) -> None:
+    code, out, err = run(folder, "gate", "main.json", "better.json", "--name", "4f1c2e")
+    first, second, head = out.splitlines()
+    assert code == 0
+    assert first == (
+        "keep      4f1c2e is better than main. 90 % sure of this and of every other keep of this "
+        "test set, before and after."
+    )
+    assert second == (
+        "          No limit of answers. The next keep needs, for example, 11 wins of 11 disputed "
+        "cases, 18 of 20 or 31 of 40."
+    )
+    assert "New ledger gate.jsonl" in err
+    assert "an honour system" in err
+    for _ in range(2):
+        code, out, err = run(folder, "gate", "main.json", "same.json", "--name", "b")
+        assert (code, err) == (6, "")
+    assert out.startswith("discard   as at look 2: b was asked before. No answer was used.")
+    code, out, _ = run(folder, "gate", "main.json", "better.json", "--name", "4f1c2e")
+    assert (code, out.split(": ")[0]) == (0, "keep      as at look 1")
+    advised = run(folder, "gate", "main.json", "same.json", "--name", "b", "--advise")
+    assert (advised[0], advised[1].startswith("discard")) == (0, True)
+    code, out, _ = run(folder, "gate")
+    assert (code, "1 of 2 said yes: 4f1c2e. The model to beat is 4f1c2e." in out) == (0, True)
+    assert run(folder, "audit")[:2] == (0, "the chain is sound: 2 looks\n")
+    assert run(folder, "audit", "gate.jsonl", "--head", head.split()[1][:-1])[0] == 0
+    code, out, _ = run(folder, "audit", "gate.jsonl", "--head", "0" * 12)
+    assert (code, "it was cut, or put back" in out) == (1, True)
 
 
-def test_a_model_that_nothing_was_told_of(session: Session) -> None:
-    done = run(session, "gate", "--model", "new", "--fail-above", "2", "--json")
-    assert done.returncode == 4
-    assert json.loads(done.stderr)["error"] == "wrong-time"
+def test_a_keep_against_another_model_needs_a_word(folder: Path) -> None:
+    run(folder, "gate", "main.json", "better.json", "--name", "a")
+    asked = ("gate", "main.json", "better.json", "--name", "b", "--old-name", "main")
+    code, out, _ = run(folder, *asked)
+    assert (code, "this does not continue the chain" in out) == (6, True)
+    assert run(folder, *asked, "--by-hand")[0] == 0
 
 
-def test_files_for_continuous_integration(session: Session) -> None:
-    summary, report = session.folder / "summary.md", session.folder / "junit.xml"
-    summary.write_text("before\n")
-    files = ("--summary", str(summary), "--junit", str(report))
-    done = run(session, "gate", "--model", "bad", "--fail-above", "1", "--json", *files)
-    assert done.returncode == 6
-    assert json.loads(done.stdout)["passed"] is False
-    assert summary.read_text().startswith("before\n### Overfitting meter: ")
-    assert "<failure" in report.read_text()
+def test_exit_codes_and_json(folder: Path) -> None:
+    asked = ("gate", "main.json", "same.json", "--looks", "1", "--json")
+    code, out, _ = run(folder, "gate")
+    assert (code, out) == (2, "")
+    code, out, _ = run(folder, *asked)
+    told = json.loads(out)
+    assert (code, told["answer"], told["answers_left"]) == (6, "discard", 0)
+    code, out, err = run(folder, *asked)
+    assert (code, json.loads(out)["error"], err) == (3, "spent", "")
+    for wrong in (
+        ("absent.json",),
+        ("better.json", "--looks", "2"),
+        ("better.json", "--name", "#"),
+    ):
+        code, out, err = run(folder, "gate", "main.json", *wrong, "--json")
+        assert (code, json.loads(out)["exit_code"], err) == (2, 2, "")
+    code, out, _ = run(folder, "gate", "--void", "1", "--reason", "the grader timed out")
+    assert (code, out.split(".")[0]) == (0, "void      look 1: the grader timed out")
+    assert run(folder, "gate", "--void", "1", "--reason", "again")[0] == 2
+    (folder / "gate.jsonl").write_text("{}\n")
+    assert run(folder, "gate", "main.json", "same.json")[0] == 2
+    assert run(folder, "audit")[0] == 1
 
 
-def test_submit_is_gated_too(session: Session) -> None:
-    test, validation = session.files(20, 0, salt="x")
-    files = ("--test", str(test), "--validation", str(validation), "--model", "x")
-    refused = run(session, "submit", *files, "--fail-above", "9")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert len(session.meter.status().signals) == 2
-    done = run(session, "submit", *files, "--fail-above", "1")
-    assert done.returncode == 6
-    assert "Step 3: band" in done.stdout
-    assert len(session.meter.status().signals) == 3
+def test_continuous_integration_makes_no_ledger_by_itself(folder: Path) -> None:
+    code, _, err = run(folder, "gate", "main.json", "same.json", CI="true")
+    assert (code, "--new" in err) == (2, True)
+    assert not (folder / "gate.jsonl").exists()
+    assert run(folder, "gate", "main.json", "same.json", "--new", CI="true")[0] == 6
 
 
-@pytest.mark.slow
-def test_an_answer_that_is_not_told_passes_no_gate(tmp_path: Path) -> None:
-    """A runner's submission exited with 0, as if the model had passed."""
-    with live(tmp_path / "site") as site:
-        for people in people_at(site, tmp_path, "gate-"):
-            test, validation = people.predictions(people.begin(), 25)
-            done = subprocess.run(
-                [
-                    *(sys.executable, "-m", "easeml_meter", "--server", site.address),
-                    *("submit", "--test", str(test), "--validation", str(validation)),
-                    *("--model", "bad", "--fail-above", "1"),
-                ],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                check=False,
-                env={**os.environ, "METER_TOKEN": site.served.tokens["gate-runner"]},
-            )
-            assert done.returncode == 5
-            assert "submitted as step 1 of test set 1" in done.stdout
-            assert "a developer's token" in done.stderr
-            assert len(people.developer.status().signals) == 1
+def test_one_file_and_a_bar(folder: Path) -> None:
+    code, out, _ = run(folder, "gate", "better.json", "--at-least", "80%", "--name", "a")
+    assert (code, "a is right on more than 80 % of cases." in out) == (0, True)
+    assert run(folder, "gate", "main.json", "--name", "b")[0] == 0
+    assert run(folder, "gate", "main.json", "better.json")[0] == 2
+    code, out, _ = run(folder, "gate")
+    assert (code, "of 300 cases right" in out) == (0, True)
+
+
+def test_not_worse_and_scores_have_their_words(folder: Path) -> None:
+    ledger = ("--ledger", "alarm.jsonl")
+    asked = ("gate", "main.json", "same.json", "--not-worse", "5%", "--reference", "prod", *ledger)
+    code, out, _ = run(folder, *asked)
+    assert (code, "#1 is not worse than prod by more than 5 points." in out) == (0, True)
+    code, out, _ = run(folder, "gate", "better.json", "main.json", "--name", "x", *ledger)
+    assert (code, "Alarms left: 2." in out) == (6, True)
+    for name, old in (("main", MAIN), ("better", BETTER)):
+        text = "".join(f"{n};{8 * score}\n" for n, score in enumerate(old, 1000))
+        (folder / f"{name}.csv").write_text(f"id;score\n{text}")
+    scored = ("gate", "main.csv", "better.csv", "--scores", "--range", "0,10")
+    code, out, _ = run(folder, *scored, "--ledger", "s.jsonl")
+    assert (code, "an equal gain of 0." in out) == (0, True)
+
+
+def test_an_answer_that_cannot_be_shown_is_no_keep(folder: Path) -> None:
+    asked = [sys.executable, "-m", "easeml_meter", "gate", "main.json", "better.json", "--name"]
+    plain = {name: value for name, value in os.environ.items() if name != "CI"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*asked, "a"], cwd=folder, env=plain, stdout=full, check=False)
+    assert done.returncode == 1
+    code, out, _ = run(folder, *asked[3:], "a")
+    assert (code, out.split(":")[0]) == (0, "keep      as at look 1")
+    narrow = {**plain, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([*asked, "caf\xe9"], cwd=folder, env=narrow, check=False)
+    assert done.returncode == 0

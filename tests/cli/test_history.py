@@ -36,7 +36,7 @@ def test_tenants_have_their_own_books(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     labels = ready(desk, tenants=(3, 1))
     assert desk.submit(labels, VALIDATION, "--tenant", "2")["steps_left"] == 0
-    files = desk.predictions(labels, VALIDATION, name="b")
+    files = desk.predictions(labels[::-1], VALIDATION, name="b")
     assert "no answer left for this team" in desk.refused(3, "submit", *files, "--tenant", "2")
     assert desk.json("status", "--tenant", "1")["signals"] == []
     assert desk.submit(labels, VALIDATION, name="b")["steps_left"] == 2
@@ -90,7 +90,7 @@ def test_audit_exits_with_1_if_something_does_not_fit(tmp_path: Path) -> None:
     journal.write_text(json.dumps(line | {"step": 2}) + "\n", encoding="utf-8")
     shown = desk.run("audit", "-C", "meter")
     assert (shown.code, shown.err) == (1, "")
-    assert "the chain is NOT sound\nNext: ask who" in shown.out
+    assert "the chain does not match\nNext: ask who" in shown.out
     assert "an older copy was put back" in shown.out
 
 

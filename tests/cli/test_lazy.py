@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import click
 import pytest
 from click.testing import CliRunner
+from tests.cli.running import run
 
 from easeml_meter.cli import meter
 
@@ -28,12 +29,28 @@ def test_help_does_not_load_the_client() -> None:
         ("pln", "no command 'pln': did you mean 'plan'?"),
         ("stauts", "did you mean 'status'?"),
         ("qqqq", "no command 'qqqq': see meter --help"),
+        ("help", "no command 'help': did you mean '--help'?"),
+        ("list", "no command 'list': did you mean 'status'?"),
+        ("check", "no command 'check': did you mean 'submit --check'?"),
+        ("version", "no command 'version': did you mean '--version'?"),
+        ("eval", "no command 'eval': did you mean 'submit'?"),
+        ("testset list", "no command 'list': did you mean 'requests'?"),
+        ("testset ad", "no command 'ad': did you mean 'add'?"),
+        ("validation val.csv", "no command 'val.csv': did you mean 'set val.csv'?"),
     ],
 )
 def test_a_command_that_does_not_exist_is_guessed(typed: str, said: str) -> None:
-    found = CliRunner().invoke(meter, [typed])
+    found = CliRunner().invoke(meter, typed.split())
     assert found.exit_code == 2
     assert said in found.output
+
+
+@pytest.mark.parametrize("group", ["testset", "key", "user", "seat", "token", "validation", "lab"])
+def test_a_group_alone_shows_its_help(capsys: pytest.CaptureFixture[str], group: str) -> None:
+    code, out, err = run(capsys, group)
+    assert (code, out, err) == run(capsys, group, "--help")
+    assert (code, err) == (0, "")
+    assert f"Usage: meter {group}" in out
 
 
 RUN_ON = {"serve", "worker", "mcp"}

@@ -103,7 +103,11 @@ def develop(desk: Workbench, labels: list[str]) -> None:
     n = len(labels)
     assert f"{n} rows" in desk.ok("testset", "inputs", "--out", "inputs.parquet")
     assert pq.read_schema(desk.folder / "inputs.parquet").names == ["id", "x", "y"]
-    assert "20 rows, used from the next submission" in desk.validate(VALIDATION)
+    said = desk.validate(VALIDATION)
+    assert "20 rows, used from the next submission" in said
+    noise = "Validation set of 20 rows: 10 % wrong may be "
+    assert noise in said
+    assert noise in desk.ok("status")
     first = desk.ok("submit", *desk.predictions(wrong(labels, 1), VALIDATION, name="a"))
     assert first.startswith("Step 1: band 1 of 3, model a-on-test\n")
     assert "75 %, 3 steps promised" in first
@@ -141,7 +145,7 @@ def test_the_whole_loop(tmp_path: Path, kind: str) -> None:
     assert "band 1" in (tmp_path / "b.svg").read_text(encoding="utf-8")
 
     # Spent: a request for exactly n labels, and only then the truth.
-    files = desk.predictions(labels, VALIDATION, name="e")
+    files = desk.predictions(wrong(labels, 1), VALIDATION, name="e")
     asked = f"meter: test set 1 is spent: {n} fresh labels are needed (test set 2)"
     assert desk.refused(3, "submit", *files) == asked + "\n"
     released = desk.json("release")
@@ -187,6 +191,13 @@ def test_init_takes_the_meter_toml_of_the_folder_and_keeps_it(tmp_path: Path) ->
     assert Workbench(folder).run("status").out.startswith("Meter own, test set 1: requested")
 
 
+@pytest.mark.parametrize("says", ["labels = 50", "tolerance = 0.3"])
+def test_a_meter_toml_says_labels_or_a_tolerance_alone(tmp_path: Path, says: str) -> None:
+    (tmp_path / "meter.toml").write_text(f"[meter]\n{says}\nsteps = 3\n", encoding="utf-8")
+    assert Workbench(tmp_path).run("init", "--name", "m").code == 0
+    assert "3 steps promised" in Workbench(tmp_path).run("status").out
+
+
 def at_a_terminal(
     folder: Path, *answers: str, command: Sequence[str] = ("init",)
 ) -> tuple[int, str]:
@@ -223,7 +234,7 @@ def at_a_terminal(
     return process.wait(), shown.decode().replace("\r\n", "\n")
 
 
-ANSWERS = ("4", "0.25", "0.1,0.3", "0.2", "regular", "signed", "0-1", "cat, dog", "public")
+ANSWERS = ("1k", "4", "95", "0-1", "cat, dog")
 
 
 def test_init_by_questions(tmp_path: Path) -> None:
@@ -231,13 +242,13 @@ def test_init_by_questions(tmp_path: Path) -> None:
     assert code == 0, shown
     spec = (tmp_path / "meter" / "meter.toml").read_text(encoding="utf-8")
     assert 'inputs = "public"' in spec
-    assert 'gap = "signed"' in spec
+    assert tomllib.loads(spec)["meter"]["delta"] == 0.05
     assert tomllib.loads(spec)["meter"]["classes"] == ["cat", "dog"]
-    assert "signed: test loss minus validation loss" in shown
-    promised = shown.index("labels needed")
+    hidden = shown.index("How many labelled examples can stay hidden?")
+    promised = shown.index("true error at most the validation error")
     asked = shown.index("Make this meter?")
     made = shown.index("meter made in meter")
-    assert promised < asked < made
+    assert hidden < promised < asked < made
 
 
 def test_nothing_is_written_without_consent(tmp_path: Path) -> None:
@@ -263,7 +274,7 @@ def test_at_a_terminal_a_submission_says_which_answer_it_uses_and_asks(tmp_path:
 
 
 def test_without_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
-    assert "no terminal to ask at" in Workbench(tmp_path).refused(2, "init")
+    assert "meter init --labels 500" in Workbench(tmp_path).refused(2, "init")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -287,7 +298,7 @@ def test_git_takes_along_the_specification_and_nothing_else(tmp_path: Path) -> N
 def test_a_meter_is_archived_before_its_first_answer(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     desk.init()
-    assert "confirm it with --yes" in desk.refused(1, "archive")
+    assert "Confirm it with --yes" in desk.refused(1, "archive")
     assert "is archived" in desk.ok("archive", "--yes")
     assert "is archived" in desk.ok("archive", "--yes")  # done already
     assert "This meter is archived" in desk.ok("status")

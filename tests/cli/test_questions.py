@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from scipy.stats import binom
 from tests.cli.running import plan_json, run
 
 from easeml_meter.spec import MeterSpec
 
+SURE = ["--delta", "0.01"]
+SIZED = ["--steps", "10", "--tolerance", "0.01", *SURE]
 CONDITION = ["--question", "n > 0.95 +/- 0.01"]
 
 
@@ -22,6 +25,19 @@ def test_rows_are_drawn_for_the_smallest_class(
     assert code == 2
     assert "the share of the smallest class, at most 0.5" in err
     assert run(capsys, *asked, "0.2")[0] == 0
+
+
+@pytest.mark.parametrize(("metric", "classes"), [("macro-recall", 10), ("roc", 2), ("recall", 1)])
+def test_every_class_has_enough_in_999_of_1000_test_sets(
+    capsys: pytest.CaptureFixture[str], metric: str, classes: int
+) -> None:
+    """Of ten classes, some one had too few in 10 of 1,000."""
+    share = 1 / max(2, classes)
+    averaged = ["--classes", "10"] if classes == 10 else []
+    asked = ["--metric", metric, *averaged, "--tolerance", "0.1", "--steps", "3"]
+    plan = plan_json(capsys, *asked, "--prevalence", str(share))
+    most = [classes * binom.cdf(plan["size"] - 1, plan["rows"] - less, share) for less in (0, 1)]
+    assert most[0] <= 0.001 < most[1]
 
 
 def test_a_condition_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,33 +95,20 @@ def test_what_does_not_fit_is_refused_in_one_line(
 
 def test_a_metric_is_planned_in_its_own_unit(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["--metric", "f1", "--floor", "0.8", "--steps", "10", "--tolerance", "0.01"]
-    answer = plan_json(capsys, *asked)
+    answer = plan_json(capsys, *asked, *SURE)
     assert (answer["size"], answer["unit"]) == (22_682, "positives")
     tried = plan_json(capsys, *asked, "--tries", "3", "--delta", "0.03")
     assert (tried["size"], tried["tries"]) == (22_682, 3)
-    averaged = plan_json(
-        capsys,
-        "--metric",
-        "weighted",
-        "--weights",
-        "0.5,0.5",
-        "--steps",
-        "10",
-        "--tolerance",
-        "0.01",
-    )
+    averaged = plan_json(capsys, "--metric", "weighted", "--weights", "0.5,0.5", *SIZED)
     balanced = plan_json(
-        capsys, "--metric", "balanced-accuracy", "--steps", "10", "--tolerance", "0.01"
+        capsys, "--metric", "balanced-accuracy", "--steps", "10", "--tolerance", "1%", *SURE
     )
     assert averaged["size"] == balanced["size"] == 30_572
-    drawn = plan_json(
-        capsys, "--metric", "recall", "--drawn", "0.2", "--steps", "10", "--tolerance", "0.01"
-    )
-    assert drawn["size"] == 29_332
+    assert plan_json(capsys, "--metric", "recall", "--drawn", "0.2", *SIZED)["size"] == 29_332
 
 
 def test_a_rolling_test_set_is_planned_by_batches(capsys: pytest.CaptureFixture[str]) -> None:
-    rolling = ["--rolling", "--window", "52"]
+    rolling = ["--rolling", "--window", "52", *SURE]
     needed = plan_json(capsys, *rolling, "--steps", "52", "--tolerance", "0.05")
     assert (needed["size"], needed["unit"]) == (160, "labels a batch")
     reached = plan_json(capsys, *rolling, "--batch", "160")
@@ -117,7 +120,7 @@ def test_a_rolling_test_set_is_planned_by_batches(capsys: pytest.CaptureFixture[
 def test_a_rolling_test_set_is_planned_as_a_meter(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    rolling = ["--rolling", "--window", "52", "--batch", "160", "--submissions", "2"]
+    rolling = ["--rolling", "--window", "52", "--batch", "160", "--submissions", "2", *SURE]
     _, text, _ = run(capsys, "plan", *rolling, "--toml")
     (tmp_path / "meter.toml").write_text(text)
     spec = MeterSpec.read(tmp_path / "meter.toml")
@@ -179,7 +182,7 @@ def test_a_judge_needs_the_rows_that_its_file_has(capsys: pytest.CaptureFixture[
     """Five bands of 0.2 are narrower than two tolerances, and need more; the default ones not."""
     asked = ["--judge-error", "0.1", "--pool", "9000", "--tolerance", "0.15", "--steps", "5"]
     plan = plan_json(capsys, *asked)
-    assert plan["answers"] == ["band 1", "band 2"]
+    assert plan["answers"] == ["band 1", "band 2", "band 3"]
     assert plan["size"] < plan_json(capsys, *asked, "--signals", "5")["size"]
     _, text, _ = run(capsys, "plan", *asked, "--toml")
     assert f"rows = {plan['size']}" in text
@@ -199,11 +202,11 @@ def test_a_judge_is_planned_and_said_when_it_does_not_pay(
 
 def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> None:
     change = ["--question", "n - o > 0.02 +/- 0.01", "--disagreement", "0.05", "--on-demand"]
-    answer = plan_json(capsys, *change, "--steps", "10")
+    answer = plan_json(capsys, *change, "--steps", "10", *SURE)
     assert (answer["size"], answer["unit"]) == (4_034, "inputs a step")
     assert answer["notes"] == ["202 labels a step, 2,020 in all"]
     assert (
-        "write on_demand = true into its meter.toml."
+        "write on_demand = true into its meter.toml"
         in run(capsys, "plan", *change, "--steps", "10")[1]
     )
     code, out, err = run(capsys, "plan", *change, "--steps", "10", "--toml")
@@ -212,5 +215,5 @@ def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_gap_by_its_text_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
-    alone = plan_json(capsys, "--question", "gap", "--tolerance", "0.01", "--steps", "10")
+    alone = plan_json(capsys, "--question", "gap", "--tolerance", "0.01", "--steps", "10", *SURE)
     assert alone["size"] == 48_986

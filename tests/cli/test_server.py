@@ -103,12 +103,12 @@ def served(folder: Path) -> Path:
     return key
 
 
-def test_a_sound_server_is_six_lines_and_exit_code_0(tmp_path: Path, capsys: Captured) -> None:
+def test_a_sound_server_is_seven_lines_and_exit_code_0(tmp_path: Path, capsys: Captured) -> None:
     served(tmp_path / "site")
     code, out, err = run(capsys, "doctor", "--folder", str(tmp_path / "site"))
     assert (code, err) == (0, "")
     assert [line.split()[1] for line in out.splitlines()] == [
-        *("key", "sandbox", "database", "disk", "files", "proxy"),
+        *("key", "sandbox", "database", "disk", "files", "workers", "proxy"),
     ]
 
 
@@ -125,7 +125,7 @@ def test_json_has_the_same(tmp_path: Path, capsys: Captured) -> None:
     served(tmp_path / "site").chmod(0o604)
     code, out, _ = run(capsys, "doctor", "--folder", str(tmp_path / "site"), "--json")
     said = json.loads(out)
-    assert (code, said["ok"], len(said["checks"])) == (1, False, 6)
+    assert (code, said["ok"], len(said["checks"])) == (1, False, 7)
     assert said["checks"][0]["verdict"] == "fail"
     assert set(said["checks"][0]) == {"check", "verdict", "said", "remedy"}
 
@@ -243,7 +243,8 @@ def test_what_others_can_read_is_a_warning(lived_in: Path, tmp_path: Path) -> No
     (outside / "files").chmod(0o700)
     assert files_of(lived_in, files=str(outside / "files")).verdict is Verdict.OK
     books = outside / "meter.db"
-    shutil.copy(lived_in / "meter.db", books)
+    for each in lived_in.glob("meter.db*"):
+        shutil.copy(each, outside)
     books.chmod(0o644)
     moved = {"files": str(outside / "files"), "database": f"sqlite:///{books}"}
     assert files_of(lived_in, **moved).remedy == f"chmod 600 {books}*"

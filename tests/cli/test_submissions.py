@@ -260,4 +260,4 @@ def test_a_runner_reports_scores_and_the_developer_gates(office: Office) -> None
     line = "developers may not report scores: a runner submits them"
     assert line in office.refused(5, "submit", *files)
     assert "submitted as step 1" in office.acting("runner").ok("submit", *files)
-    assert "passed" in office.acting("developer").ok("gate", "--model", "m", "--fail-above", "1")
+    assert "passed" in office.acting("developer").ok("status", "--model", "m", "--fail-above", "1")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.office import SEEDS, Office
+from tests.cli.running import run
 from tests.cli.workbench import (
     VALIDATION,
     Workbench,
@@ -15,6 +16,8 @@ from tests.cli.workbench import (
     rows,
     text,
 )
+from tests.service.helpers import condition_spec
+from tests.service.testsets.test_windows import Rolled
 
 
 @pytest.fixture(scope="module")
@@ -123,14 +126,49 @@ def test_seal_says_what_the_meter_would_refuse(tmp_path: Path) -> None:
     needed = desk.init()
     table = rows(animals(needed - 1), seed=0)
     seal = ["seal", desk.write("few", table), "--label", "label", "--out", "z.sealed"]
-    assert f"labels: {needed - 1} given, {needed} needed: label 1 more" in desk.refused(2, *seal)
-    assert f"sealed {needed - 1} rows" in desk.ok(*seal, "--part")
+    assert f"sealed {needed - 1} rows" in desk.ok(*seal)
+    few = desk.refused(2, "testset", "add", "z.sealed")
+    assert f"labels: {needed - 1} given, {needed} planned, which weakens the promise: With" in few
+    assert "confirm it with --yes" in few
+    desk.refused(2, "testset", "add", "z.sealed", "--part", "--yes")
+    added = desk.ok("testset", "add", "z.sealed", "--yes")
+    assert f"{needed} labels were planned: With probability at least" in added
+    assert added.split("planned: ")[1].split(".\n")[0] in few.replace(". If they", ".\n")
+    desk = Workbench(tmp_path / "other")
+    desk.folder.mkdir()
+    needed = desk.init()
     table = rows(["newt", *animals(needed)], seed=0)
     seal = ["seal", desk.write("odd", table), "--label", "label", "--out", "y.sealed"]
     assert "'newt' in 1 row: correct them, or keep them with" in desk.refused(2, *seal)
     desk.ok(*seal, "--keep-unknown-labels", "--drop", "id, x")
     plain = desk.refused(2, "testset", "add", "odd.csv")
     assert "not sealed yet: seal it first: meter seal odd.csv --label COLUMN" in plain
+
+
+def test_a_column_that_looks_like_an_id_is_named(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    name = desk.write("test", rows(animals(desk.init()), seed=0))
+    shown = desk.ok("seal", name, "--label", "label", "--out", "z.sealed")
+    assert "note: column id looks like an id: --id id\n" in shown
+    named = desk.ok("seal", name, "--label", "label", "--id", "id", "--out", "y.sealed")
+    assert "note" not in named
+    seen = desk.write("seen", rows(VALIDATION, seed=7))
+    shown = desk.ok("validation", "set", seen, "--label", "label")
+    assert "note: column id looks like an id: --id id\n" in shown
+
+
+def test_more_inputs_than_planned_cost_more_labels_on_demand(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    spec = condition_spec(
+        question="n - o > 0 +/- 0.2", disagreement=0.4, on_demand=True, classes=("cat", "dog")
+    )
+    spec.write(desk.folder / "spec.toml")
+    planned = desk.json("init", "--spec", "spec.toml", "--name", "small")["size"]
+    name = desk.write("test", rows(animals(planned + 100), seed=0))
+    shown = desk.ok("seal", name, "--id", "id", "--out", "z.sealed")
+    note = f"note: {planned + 100} inputs given, {planned} planned: each step asks for"
+    assert note in shown
+    assert note in desk.ok("testset", "add", "z.sealed")
 
 
 def test_adding_says_what_only_labelers_are_told(tmp_path: Path) -> None:
@@ -143,6 +181,17 @@ def test_adding_says_what_only_labelers_are_told(tmp_path: Path) -> None:
     repeated = f"{len(table['x']) - 1} rows of test set 1 have the inputs of another of its rows"
     assert shown.splitlines()[1:-1] == [f"note: {repeated}"]
     assert desk.ok("testset", "notices") == f"{repeated}\n"
+
+
+def test_a_status_tells_the_labeler_at_a_server_of_shared_rows(office: Office) -> None:
+    labels, seed = animals(office.make()), next(SEEDS)
+    office.acting("developer").validate(VALIDATION)
+    office.acting("labeler").deliver(labels, seed=seed)
+    leaked = {name: each[:7] for name, each in rows(labels, seed=seed).items()}
+    office.acting("developer").ok("validation", "replace", office.write("leaked", leaked), "--yes")
+    assert "note:" not in office.ok("status")
+    told = "note: validation set 2 shares 7 rows with test set 1"
+    assert told in " ".join(office.acting("labeler").ok("status").split())
 
 
 def test_labels_in_parts(office: Office) -> None:
@@ -170,7 +219,7 @@ def test_a_test_set_is_retired_once_it_is_confirmed(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     desk.deliver(animals(desk.init()))
     desk.validate(VALIDATION)
-    assert "confirm it with --yes" in desk.refused(1, "testset", "retire")
+    assert "Confirm it with --yes" in desk.refused(1, "testset", "retire")
     needed = desk.json("status")["labels_needed"]
     assert desk.ok("testset", "retire", "--yes").splitlines() == [
         "test set 1 is retired: it gives no more answers",
@@ -202,7 +251,7 @@ def test_a_test_set_on_a_server_is_retired(office: Office) -> None:
 )
 def test_validation_sets(desk: Workbench, content: str, words: str) -> None:
     name = text(content)(desk)
-    assert words in desk.refused(2, "validation", "replace", name)
+    assert words in desk.refused(2, "validation", "replace", name, "--yes")
     assert desk.left() == 3
 
 
@@ -217,7 +266,7 @@ def test_a_first_validation_set_without_the_label_column(tmp_path: Path) -> None
 def test_predictions_are_joined_by_the_ids_of_a_validation_set(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     labels = ready(desk)
-    desk.ok("validation", "replace", "validation-1000.csv", "--id", "id")
+    desk.ok("validation", "replace", "validation-1000.csv", "--id", "id", "--yes")
     files = desk.predictions(labels, VALIDATION, name="m")
     lines = (desk.folder / files[3]).read_text().splitlines(keepends=True)
     (desk.folder / files[3]).write_text("".join([lines[0], *reversed(lines[1:])]))
@@ -230,5 +279,33 @@ def test_predictions_are_joined_by_the_ids_of_a_validation_set(tmp_path: Path) -
 
 def test_json_says_which_set_is_in_use(desk: Workbench) -> None:
     name = desk.write("fresh", rows(VALIDATION, seed=5))
-    shown = desk.json("validation", "replace", name)
+    said = desk.refused(1, "validation", "replace", name)
+    assert "The promise assumes that validation sets are drawn and replaced without" in said
+    shown = desk.json("validation", "replace", name, "--yes")
     assert shown == {"validation_set": 2, "rows": len(VALIDATION)}
+
+
+def test_batches_are_listed_and_fetched_as_they_leave(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rolled = Rolled(tmp_path)
+    place = ["-C", str(tmp_path / "meter")]
+    code, out, _ = run(capsys, "testset", "batches", *place)
+    assert (code, "no batch has left yet" in out) == (0, True)
+    rolled.deliver()
+    for number in (1, 2):
+        rolled.submit()
+        assert "window" in run(capsys, "status", *place)[1]
+        batch = rolled.sealed(rolled.table(rolled.batch))
+        code, out, _ = run(capsys, "testset", "add", str(batch), *place)
+        assert code == 0
+        assert f"window {number + 1} is active: {3 * rolled.batch} rows, 1 answer\n" in out
+        assert f"batch {number} has left it and is released: {rolled.batch} rows" in out
+        _, out, _ = run(capsys, "testset", "batches", "--out", str(tmp_path / "freed"), *place)
+        assert f"batch {number}: {rolled.batch} rows, released" in out
+        assert out.endswith(": 1\n")
+    names = sorted(path.name for path in (tmp_path / "freed").iterdir())
+    assert names == ["batch-1.parquet", "batch-2.parquet"]
+    _, out, _ = run(capsys, "history", *place)
+    assert out.count("window 3") == 1, "all windows are in one table"
+    assert "■ band 1" in out

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.running import run
 from tests.service.testsets.test_top_ups import MORE, STEPS, Topped
 
-PLAN = ("plan", "--steps", "10", "--tolerance", "0.01", "--top-up", "10")
+PLAN = ("plan", "--steps", "10", "--tolerance", "0.01", "--delta", "0.01", "--top-up", "10")
 
 
 def test_the_plan_shows_both_stages(capsys: pytest.CaptureFixture[str]) -> None:

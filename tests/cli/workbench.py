@@ -115,7 +115,7 @@ class Workbench:
     def validate(self, labels: Sequence[Any], *, verb: str = "set", seed: int = 1000) -> str:
         """Give a validation set."""
         name = self.write(f"validation-{seed}", rows(labels, seed=seed))
-        label = ["--label", "label"] if verb == "set" else []
+        label = ["--label", "label"] if verb == "set" else ["--yes"]
         return self.ok("validation", verb, name, *label)
 
     def predictions(

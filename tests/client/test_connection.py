@@ -28,34 +28,11 @@ from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.answering import answer
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["same sets", "another validation set"])
 def test_a_lost_answer_is_asked_for_again_and_charged_once(
-    site: Live, at_server: People, tmp_path: Path
+    site: Live, at_server: People, tmp_path: Path, replaced: bool
 ) -> None:
-    labels = at_server.begin()
-    files = at_server.predictions(labels, 0)
-    with wire(site.port) as (line, address):
-        prefix = f"{tmp_path.name}-"
-        with site.meter(f"{prefix}developer", f"{prefix}meter", address) as developer:
-            assert developer.spec.steps == 4
-            broken = line.connections
-            begun: list[int] = []
-
-            def cut(number: int, up: int, down: int) -> bool:
-                # The request goes up whole; of the answer nothing comes down.
-                if up > 1500 and not begun:
-                    begun.append(down)
-                return bool(begun) and down > begun[0] and number < broken
-
-            line.cut = cut
-            signal = developer.submit(*files, model="m")
-    assert line.connections > broken
-    assert (signal.step, signal.repeated) == (1, True)  # it was answered before, unheard
-    assert len(at_server.developer.status().signals) == 1
-
-
-def test_a_lost_answer_is_free_though_the_validation_set_was_replaced_meanwhile(
-    site: Live, at_server: People, tmp_path: Path
-) -> None:
+    """Also if the validation set was replaced meanwhile."""
     labels = at_server.begin()
     files = at_server.predictions(labels, 0)
     other = fresh(np.random.default_rng(9).integers(0, 2, 30))
@@ -67,18 +44,20 @@ def test_a_lost_answer_is_free_though_the_validation_set_was_replaced_meanwhile(
             begun: list[int] = []
 
             def cut(number: int, up: int, down: int) -> bool:
+                # The request goes up whole; of the answer nothing comes down.
                 if up > 1500 and not begun:
                     begun.append(down)
                 if not (begun and down > begun[0] and number < broken):
                     return False
-                if len(begun) == 1:  # its answer is on the way, so it counts
+                if replaced and len(begun) == 1:  # its answer is on the way, so it counts
                     begun.append(0)
                     at_server.developer.replace_validation(other)
                 return True
 
             line.cut = cut
             signal = developer.submit(*files, model="m")
-    assert (signal.step, signal.repeated) == (1, True)
+    assert line.connections > broken
+    assert (signal.step, signal.repeated) == (1, True)  # it was answered before, unheard
     assert len(at_server.developer.status().signals) == 1
 
 

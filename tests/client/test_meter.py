@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.client.people import VALIDATION, People, fresh, people_at
+from sklearn.linear_model import LogisticRegression
+from tests.client.people import SEEDS, VALIDATION, People, fresh, people_at
 from tests.live import Live
-from tests.service.helpers import rows, small_spec
+from tests.service.helpers import Labels, rows, small_spec, with_errors
 
 from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
 from easeml_meter.client import meter as remote
@@ -50,7 +54,9 @@ def test_from_the_request_to_an_active_test_set(people: People) -> None:
     with pytest.raises(WrongPhase, match="is active: no other one is needed"):
         people.sealed(fresh(labels))
     with pytest.raises(WrongPhase, match="a validation set already"):
-        developer.set_validation(people.validation(), label="label")
+        developer.set_validation(people.validation(seed=8), label="label")
+    again = developer.set_validation(people.validation(), label="label")
+    assert (again.number, again.rows) == (1, 20)
     assert developer.replace_validation(people.validation(seed=8)).number == 2
     assert labeler.notices()[0]["rows_shared"] == 0
     assert [row.phase for row in developer.generations] == [Phase.ACTIVE]
@@ -61,12 +67,11 @@ def test_what_the_meter_would_refuse_is_refused_before_it_is_sealed(people: Peop
     """A labeler at a server learned it after the upload, if at all."""
     labeler, needed = people.labeler, people.labeler.plan.labels
     labels = np.zeros(needed + 1, dtype=np.int64)
-    few, odd, twice = rows(labels[2:], seed=1), rows(labels, seed=1), rows(labels, seed=1)
+    odd, twice = rows(labels, seed=1), rows(labels, seed=1)
     odd = odd.set_column(3, "label", pa.array([7, *labels[1:]]))
     twice = twice.set_column(0, "id", pa.array([1, *range(1, needed + 1)]))
     sealed = people.folder / "refused.sealed"
     for table, line in (
-        (few, f"{needed - 1} given, {needed} needed: label 1 more rows"),
         (odd, "labels outside the class list .*: '7' in 1 row: correct them"),
         (twice, "ids given more than once: '1'"),
     ):
@@ -192,6 +197,20 @@ def test_labels_in_parts(at_server: People) -> None:
     assert (second.phase, second.rows) == (Phase.ACTIVE, needed)
     assert labeler.requests() == []
     assert at_server.submit(labels, 0).band == 1
+
+
+def test_fewer_rows_than_planned_weaken_the_promise(people: People) -> None:
+    labeler, planned = people.labeler, people.labeler.plan.labels
+    people.developer.set_validation(people.validation(), label="label")
+    labels = np.random.default_rng(0).integers(0, 2, planned - 5)
+    sealed = people.sealed(fresh(labels))
+    if isinstance(labeler, RemoteMeter):  # where it is a part until the labeler says that it is all
+        assert not labeler.add_test_set(sealed, ids_renumbered=True).rows
+    added = labeler.add_test_set(sealed, ids_renumbered=True, accept_fewer=True)
+    told, view = people.submit(labels, 0), people.developer.status()
+    assert (added.rows, told.rows) == (planned - 5, planned - 5)
+    assert told.tolerance == view.signals[0].tolerance == view.spec.tolerances[0]
+    assert view.spec.tolerances[0] > people.developer.spec.tolerances[0]
 
 
 def test_drawn_edges_come_with_every_answer_of_a_server(site: Live, tmp_path: Path) -> None:
@@ -415,3 +434,117 @@ def test_a_server_that_lacks_a_field_is_told_in_one_line(told: dict[str, int]) -
         )
         with pytest.raises(MeterError, match=r"its answer lacks '(number|rows)': is it a meter's"):
             meter.batches()
+
+
+def frame(labels: Labels, seed: int) -> pd.DataFrame:
+    return rows(labels, seed=seed).to_pandas()
+
+
+def begin(people: People) -> Labels:
+    people.developer.set_validation(frame(VALIDATION, 7), label="label", id_column="id")
+    labels = np.random.default_rng(0).integers(0, 2, people.labeler.plan.labels)
+    sealed = people.folder / "test.sealed"
+    hidden = frame(labels, 1000 + next(SEEDS))
+    people.labeler.seal(hidden, sealed, label="label", id_column="id")
+    people.labeler.add_test_set(sealed, ids_renumbered=True)
+    return labels
+
+
+def given(kind: str, values: Labels) -> Any:
+    ids = np.arange(len(values))
+    table = {"id": ids, "prediction": values}
+    match kind:
+        case "pandas":
+            return pd.DataFrame(table).sample(frac=1, random_state=1).set_index("id")
+        case "series":
+            return pd.Series(values, pd.Index(ids, name="id"))
+        case "polars":
+            return pl.DataFrame(table)
+        case "dict":
+            return dict(zip(ids.tolist(), values.tolist(), strict=True))
+    raise AssertionError(kind)
+
+
+class TestPublicInputs:
+    @pytest.fixture
+    def options(self) -> dict[str, Any]:
+        return {"inputs": "public"}
+
+    def test_the_same_predictions_get_the_same_answer_in_every_form(self, people: People) -> None:
+        labels = begin(people)
+        files = people.predictions(labels, 3, salt="")
+        told: list[Signal] = [people.developer.submit(*files, model="file")]
+        for kind in ("pandas", "series", "polars", "dict"):
+            test = given(kind, with_errors(labels, 3))
+            told.append(people.developer.submit(test, given(kind, VALIDATION), model=kind))
+        assert [each.repeated for each in told] == [False, True, True, True, True]
+        assert {each.answer for each in told} == {told[0].answer}
+
+    def test_an_estimator_is_evaluated(self, people: People) -> None:
+        with pytest.raises(WrongPhase):
+            people.developer.evaluate(LogisticRegression(), model="too early")
+        labels = begin(people)
+        estimator = LogisticRegression().fit(
+            rows(VALIDATION, seed=7).to_pandas()[["x", "y"]], VALIDATION
+        )
+        told = people.developer.evaluate(estimator, model="logistic")
+        seen = frame(VALIDATION, 7)
+        wrong = (estimator.predict(seen[["x", "y"]]) != VALIDATION).mean()
+        assert told.validation_loss == pytest.approx(wrong)
+        assert people.developer.evaluate(estimator, model="again").repeated
+        assert len(labels) == people.developer.status().rows
+
+    def test_a_model_gets_a_frame_where_a_frame_was_given(self, people: People) -> None:
+        class Named:
+            def predict(self, inputs: pd.DataFrame) -> Any:
+                assert list(inputs.columns) == ["x", "y"]
+                return (inputs["x"] > 0).astype(int)
+
+        begin(people)
+        told = people.developer.evaluate(Named(), model="named")
+        wrong = (Named().predict(frame(VALIDATION, 7)[["x", "y"]]) != VALIDATION).mean()
+        assert told.validation_loss == pytest.approx(wrong)
+
+    def test_a_refusal_says_what_was_given_and_costs_nothing(self, people: People) -> None:
+        labels = begin(people)
+        with pytest.raises(InvalidInput, match=r"validation \(dict\): ids of the validation set"):
+            people.developer.submit({0: 1}, {0: 1}, model="short")
+        with pytest.raises(InvalidInput, match=r"test \(ndarray\): no column 'id'"):
+            people.developer.submit(labels, given("pandas", VALIDATION), model="plain")
+        assert people.developer.status().signals == ()
+
+
+def test_at_a_server_files_for_hidden_rows_are_known_by_their_bytes(at_server: People) -> None:
+    """And what never was a file is known by what it predicts."""
+    labels, told = begin(at_server), []
+    kinds = ("series", "polars", "dict")  # in the order of the set, as its ids are hidden
+    for kind, dtype in itertools.product(kinds, (np.int64, np.int8, float, str)):
+        both = (given(kind, each.astype(dtype)) for each in (with_errors(labels, 3), VALIDATION))
+        told.append(at_server.developer.submit(*both, model=f"{kind} {dtype}"))
+    assert [each.step for each in told] == 12 * [1]
+    for salt, step in (("a", 2), ("b", 3), ("a", 2)):
+        files = at_server.predictions(labels, 3, salt=salt)
+        assert at_server.developer.submit(*files, model="file").step == step
+
+
+def test_at_a_server_what_a_runner_makes_is_known_by_its_name_alone(
+    site: Live, at_server: People, tmp_path: Path
+) -> None:
+    """Else a candidate that fails only on inputs with X would tell for free if X is hidden."""
+    labels = begin(at_server)
+    named = [("a", 3, 1), ("a", 3, 1), ("b", 3, 2), ("b", 4, 2), ("c", 4, 3)]
+    with site.meter(f"{tmp_path.name}-runner", f"{tmp_path.name}-meter") as runner:
+        for model, errors, step in named:
+            files = at_server.predictions(labels, errors)
+            assert not runner.check(*files).repeated
+            with pytest.raises(Untold) as told:
+                runner.submit(*files, model=model)
+            assert told.value.receipt["step"] == step
+    links = at_server.developer.audit().links
+    assert len({link.details["submission"] for link in links if link.event == "told"}) == 3
+
+
+def test_hidden_inputs_are_not_given_to_an_estimator(people: People) -> None:
+    begin(people)
+    with pytest.raises(Denied, match="submit the model itself"):
+        people.developer.evaluate(LogisticRegression(), model="curious")

@@ -80,20 +80,20 @@ def test_who_shares_a_history_draws_on_all_of_it() -> None:
 @pytest.mark.parametrize(
     ("steps", "number", "together"),
     [
-        (4, 4, "in the first 4 windows together"),
-        (4, 5, "in windows 5 to 8 together"),
-        (1, 1, "in the first window"),
-        (1, 3, "in window 3"),
+        (4, 4, "0.95, in the first 4 windows together"),
+        (4, 5, "0.9, in the first 8 windows together"),
+        (1, 1, "0.95, in the first window"),
+        (1, 3, "0.85, in the first 3 windows together"),
     ],
 )
 def test_a_later_window_is_promised_what_it_shares_with_others_of_its_delta(
     steps: int, number: int, together: str
 ) -> None:
-    """It is none of the first ones, of which alone the promise of its session spoke."""
+    """With all before it: nothing is proved of some windows alone."""
     spec = MeterSpec.uniform(tolerance=0.05, steps=steps, delta=0.05, window=3, inputs="public")
     sets = [TestSet("m", each, Phase.ACTIVE, 1, "", rows=3000) for each in range(1, number + 1)]
     state = MeterState.of(MeterRecord("m", "m", spec.to_mapping(), ""), sets, None)
     view = session_view(state, sets[-1], [], Account(1))
-    assert view.promise.startswith(f"With probability at least 0.95, {together}, each model's loss")
+    assert view.promise.startswith(f"With probability at least {together}, each model's loss")
     assert state.promise == view.promise
     assert state.assumptions == view.assumptions

@@ -175,17 +175,6 @@ def test_an_incremental_meter_never_goes_back() -> None:
     assert (account.steps, account.state.top) == (3, 5)
 
 
-@every
-def test_replay_is_record_folded(name: str) -> None:
-    ledger, coin = books(name), coin_of(5)
-    account, answers = Account(), []
-    for _ in range(ledger.promised()):
-        answers.append(coin.choice(ledger.rules.answers(account.state)))
-        account = ledger.record(account, answers[-1])
-    assert ledger.replay(answers) == account
-    assert ledger.replay([]) == Account()
-
-
 # --- Tenants ---
 
 

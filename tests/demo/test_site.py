@@ -63,4 +63,4 @@ def test_a_folder_that_exists_is_left_alone(
 ) -> None:
     code, _, err = run(capsys, "serve", "--demo", "--folder", str(tmp_path))
     assert (code, list(tmp_path.iterdir())) == (2, [])
-    assert err.strip().endswith("exists: name a new folder, such as demo-site")
+    assert "exists: serve it with meter serve --folder" in err

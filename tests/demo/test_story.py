@@ -9,7 +9,7 @@ import pytest
 from tests.cli.test_demo import run
 
 from easeml_meter import Meter
-from easeml_meter.demo.story import REAL, MailWorld, honest, tuned
+from easeml_meter.demo.story import REAL, SETTINGS, MailWorld, honest, tuned, write_tutorial
 
 PERCENT = r"(\d+\.\d)%"
 
@@ -79,3 +79,19 @@ def test_the_same_seed_draws_the_same_mails() -> None:
     one, other = MailWorld(5).draw(3), MailWorld(5).draw(3)
     assert (one.inputs == other.inputs).all()
     assert one.inputs.shape[1] > REAL
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "embedded.md"
+
+
+def test_the_settings_are_those_on_the_page() -> None:
+    found = re.search(r"^```toml\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert found[1] == SETTINGS
+
+
+def test_every_file_on_the_page_is_written(tmp_path: Path) -> None:
+    write_tutorial(tmp_path / "tutorial")
+    named = set(re.findall(r"[\w-]+\.csv", PAGE.read_text("utf-8"))) - {"data.csv"}
+    written = {path.name for path in (tmp_path / "tutorial").iterdir()}
+    assert named <= written

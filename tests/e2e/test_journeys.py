@@ -88,16 +88,14 @@ def stranger(journey: Journey) -> None:
     """Find out what 5,000 labels are good for."""
     page = journey.found.go("/")
     journey.follow(page.get_by_role("link", name="planner", exact=True))
-    page.get_by_text("how many answers my labels give").click()
-    page.get_by_label("Labels you have").fill("5000")
-    page.get_by_label("Tolerance", exact=True).fill("0.05")
-    expect(page.locator("#answer")).to_contain_text("answers from 5,000 labels")
+    page.get_by_label("I have").fill("5,000")
+    expect(page.locator("#answer")).to_contain_text("10 answers from 5,000 labels")
     journey.stop()
     shown = page.locator("#answer .labels").inner_text()
     page.get_by_role("link", name="Link to this plan").click()
     assert page.locator("#answer .labels").inner_text() == shown
-    page.get_by_role("link", name="A coding agent").click()
-    expect(page.locator("#answer")).to_contain_text("100 answers from")
+    page.get_by_role("link", name="A look every week").click()
+    expect(page.locator("#answer")).to_contain_text("52 answers from")
     journey.stop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import subprocess
 from pathlib import Path
@@ -44,7 +45,12 @@ def in_use(site: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_the_planner_follows_every_change(site: Live, browser: Browser) -> None:
     with tab(browser, site) as found:
-        page = found.go("/planner")
+        page = found.go("/planner?confidence=99&price=1")  # what few need stands open
+        page.get_by_label("I have").fill("1k")
+        expect(page.locator("#answer .labels")).to_contain_text("validation error + 11.1 points")
+        expect(page.locator("#heard")).to_contain_text("validation error + 11.1 points")
+        page.get_by_text("how many labels I need").click()
+        page.get_by_label("Tolerance", exact=True).fill("1%")
         for steps, signals in (("10", "5"), ("25", "5"), ("25", "4")):
             page.get_by_label("Answers", exact=True).fill(steps)
             page.get_by_label("Bands", exact=True).fill(signals)
@@ -53,10 +59,13 @@ def test_the_planner_follows_every_change(site: Live, browser: Browser) -> None:
             )
             expect(page.locator("#answer")).to_contain_text(f"{required_labels(spec).labels:,}")
         assert found.violations() == []
+        page.get_by_text("How this compares").click()
         page.get_by_label("Tolerance", exact=True).fill("2")
         expect(page.locator("#answer .problem")).to_contain_text("tolerance")
         page.get_by_label("Tolerance", exact=True).fill("0.02")
         expect(page.locator("#answer .problem")).to_have_count(0)
+        expect(page.locator(".compare")).to_be_visible()  # what was opened stays open
+        page.get_by_text("How this compares").click()
         shown = page.locator("#answer").inner_text()
         page.goto(page.get_by_role("link", name="Link to this plan").evaluate("link => link.href"))
         assert page.locator("#answer").inner_text() == shown
@@ -93,6 +102,29 @@ def test_a_bad_upload_is_refused_by_row_number(
         expect(page.get_by_text("meter seal labels.parquet")).to_be_visible()
         page.reload()
         expect(page.locator("main")).to_contain_text("0 of")
+
+
+def test_files_of_other_programs_are_looked_at_too(
+    site: Live, browser: Browser, meter: str, tmp_path: Path
+) -> None:
+    semicolons, packed = b"Text;label\r\n0,5;1\r\n", gzip.compress(b'[{"x": 1, "label": 0}]')
+    with tab(browser, site, "labeler") as found:
+        page = found.go(f"/meters/{meter}/labels")
+        page.get_by_label("Label column").fill("LABEL")
+        for name, content, words in (
+            ("a.csv", semicolons, 'Did you mean "label"? There are: Text, label'),
+            ("a.csv", semicolons.replace(b";", b"\t"), "There are: Text, label"),
+            ("a.json.gz", packed, "There are: x, label"),
+            ("a.xlsx", b"PK", "meter seal"),
+        ):
+            (tmp_path / name).write_bytes(content)
+            page.get_by_label("File with one row per example").set_input_files(tmp_path / name)
+            expect(page.locator("#looked li").last).to_contain_text(words)
+        page.get_by_label("Label column").fill("label")
+        page.get_by_label("File with one row per example").set_input_files(tmp_path / "a.json.gz")
+        page.get_by_role("button", name="Encrypt and send").click()
+        expect(page.locator("main")).to_contain_text("1 of")
+        assert found.violations() == []
 
 
 def test_rows_with_a_judge_are_looked_at_before_they_are_sent(

@@ -93,14 +93,15 @@ def _make_meter(admin: Tab, name: str) -> None:
     """Fill in the form; the plan beside it follows."""
     page = admin.go("/admin/meters/new")
     page.get_by_label("Classes").fill("0, 1")
-    fields = {"Answers": STEPS, "Confidence": 0.8, "Tolerance": 0.25}
+    page.get_by_text("Developers download the inputs").click()
+    fields = {"Answers": STEPS, "How sure, in percent": 80, "Tolerance": "25%"}
     for label, value in fields.items():
         page.get_by_label(label, exact=True).fill(str(value))
     page.get_by_label("Edges of the bands").fill("0.1, 0.3")
     labels = plan_of(small_spec(steps=STEPS, inputs="public")).labels
     make = page.get_by_role("button", name=f"Make it: {labels} labels")
     expect(make).to_be_visible()
-    expect(page.locator("#heard")).to_have_text(f"{labels} labels")
+    expect(page.locator("#heard")).to_contain_text("at most the validation error + 35.0 points")
     page.get_by_label("Edges of the bands").fill("0.3, 0.1")
     expect(page.locator("#plan .problem")).to_be_visible()
     page.get_by_label("Edges of the bands").fill("0.1, 0.3")

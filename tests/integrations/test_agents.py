@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
-from tests.service.helpers import Session, condition_spec, make_session
+from tests.service.helpers import Session, condition_spec, make_session, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
@@ -95,6 +96,33 @@ def test_errors_have_their_exit_code_and_word(tools: Tools) -> None:
         refusing(tools.submit)("m", "", "", "", None)
     with pytest.raises(RefusedCall, match=r"^\[exit 4\] wrong-time: model 'm': nothing was told"):
         refusing(tools.gate)("m", 1)
+
+
+def test_no_error_speaks_of_options_of_a_shell(session: Session, tools: Tools) -> None:
+    with pytest.raises(RefusedCall, match=r"give fail_above, the number of a band$"):
+        refusing(tools.gate)("m", None)
+    _, validation = (path.name for path in session.files(3, 0))
+    with pytest.raises(RefusedCall, match="give labels or tolerance"):
+        refusing(tools.plan)(None, 10, None, 0.1)
+    (session.folder / "bare.csv").write_text("prediction\n" + "0\n" * len(session.test_labels))
+    with pytest.raises(RefusedCall, match=r"name the column of ids \(id_column\)$"):
+        refusing(tools.check)("bare.csv", validation, None)
+
+
+def test_labels_are_asked_what_they_promise(tools: Tools) -> None:
+    reached = tools.plan(800, 10, None, 0.1)["tolerance"]
+    assert tools.plan(None, 10, reached, 0.1)["labels"] <= 800
+
+
+def test_a_status_is_short_however_many_answers_there_are(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(steps=8))
+    for step in range(8):
+        session.submit(step, 0, model=f"a-model-of-this-name-{step}")
+    told = Tools(session.meter, session.folder).status()
+    assert (told["answers"], len(told["last"])) == (8, 5)
+    assert told["last"][-1].startswith("8 a-model-of-this-name-7: ")
+    assert "true error 0 to " in told["last"][-1]
+    assert len(json.dumps(told, indent=2)) < 1024
 
 
 def test_no_verb_of_a_labeler_exists() -> None:

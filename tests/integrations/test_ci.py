@@ -262,7 +262,7 @@ exit 5
     gate = f"--model={COMMIT} --fail-above=2"
     assert (tmp_path / "called").read_text().splitlines() == [
         f"submit --json --once --onnx=m.onnx {gate} --summary=/dev/null",
-        f"gate --json {gate} {summary}",
+        f"status --json {gate} {summary}",
     ]
 
 

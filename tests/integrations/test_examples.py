@@ -14,7 +14,7 @@ from tests.forking import shims
 from tests.integrations.test_reading import LOGS, bench_of
 
 from easeml_meter import Meter, MeterSpec
-from easeml_meter.demo import tutorial
+from easeml_meter.demo.story import write_tutorial
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "integrations"
 
@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "integrations"
 def mails(tmp_path: Path) -> Path:
     """Make a folder with the files of the tutorial, and its meter in `mail`."""
     folder = tmp_path / "tutorial"
-    tutorial.write(folder)
+    write_tutorial(folder)
     with contextlib.closing(
         Meter.create(folder / "mail", MeterSpec.read(folder / "meter.toml"))
     ) as meter:

@@ -60,11 +60,14 @@ def test_an_agent_uses_up_a_budget(site: Live, people: People) -> None:
         ("meter_submit", {"model": f"try-{at}", "test": test.name, "validation": validation.name})
         for at, (test, validation) in enumerate(files)
     ]
-    listed, plan, status, *told, escaped, wrong, gate = call(
+    listed, plan, given, few, unread, status, *told, escaped, wrong, gate = call(
         site,
         people.folder,
         [
             ("meter_plan", {"steps": 10, "tolerance": 0.05}),
+            ("meter_plan", {"labels": 800}),
+            ("meter_plan", {"labels": 30}),
+            ("meter_plan", {"labels": "a lot"}),
             ("meter_status", {}),
             submissions[0],
             submissions[0],
@@ -79,7 +82,14 @@ def test_an_agent_uses_up_a_budget(site: Live, people: People) -> None:
     charged = [tool for tool in listed.tools if "USES ONE ANSWER" in tool.description]
     assert [tool.name for tool in charged] == ["meter_submit"]
     assert plan.structured_content["labels"] > 100
+    assert given.structured_content["labels"] == 800
+    assert few.structured_content["steps"] == 1
+    assert few.structured_content["fewer"] == "30 labels carry one answer, not ten."
+    said = "[exit 2] invalid: labels: input should be a valid integer"
+    assert unread.content[0].text.startswith(said)
+    assert unread.content[0].text.count("\n") == 0
     assert status.structured_content["steps_left"] == 4
+    assert len(status.content[0].text) < 1024
     assert [each.structured_content["step"] for each in told[:-1]] == [1, 1, 2, 3, 4]
     assert told[1].structured_content["by_name"] is True
     for failed, said in ((told[-1], "[exit 3] spent"), (escaped, "[exit 2]"), (wrong, "[exit 2]")):

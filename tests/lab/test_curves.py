@@ -1,55 +1,11 @@
-"""The curves have the values of the golden table, and every panel has every curve."""
+"""The curves have the published values, and every panel has every curve."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from easeml_meter.lab import curves
-from easeml_meter.lab.curves import Case, Curve, CurveForm, Curves, labels
-
-GOLDEN: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[1] / "data" / "golden.json").read_text(encoding="utf-8")
-)["labels"]
-
-
-def meter_of(row: dict[str, Any]) -> Curve | None:
-    """Find the meter of the figures that a golden row speaks of, if there is one."""
-    if "ceiling" in row or row.get("tenants", [1, 1])[0] != row.get("tenants", [1, 1])[-1]:
-        return None
-    nonuniform = row.get("tolerances") == "k*epsilon"
-    found = {
-        "no adaptivity": curves.IDEAL,
-        "resampling": curves.RESAMPLING,
-        "regular": curves.REGULAR_NONUNIFORM if nonuniform else curves.REGULAR,
-        "incremental": curves.INCREMENTAL_NONUNIFORM if nonuniform else curves.INCREMENTAL,
-    }[row["meter"]]
-    if "tenants" in row:
-        regular = row["meter"] == "regular"
-        found = curves.REGULAR_TENANTS if regular else curves.INCREMENTAL_TENANTS
-    if "reverts" in row:
-        regular = row["meter"] == "regular"
-        found = curves.REGULAR_TRAVEL if regular else curves.INCREMENTAL_TRAVEL
-    return found
-
-
-ROWS = [row for row in GOLDEN if meter_of(row) is not None]
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: json.dumps(row)[:120])
-def test_golden_labels(row: dict[str, Any]) -> None:
-    meter = meter_of(row)
-    assert meter is not None
-    reverts = len(row.get("reverts", ()))
-    setting = Case(row["steps"], row["delta"], row["epsilon"], row["m"], reverts)
-    if "published" in row:
-        assert labels(meter, setting) == row["published"]
-    if "exact" in row:
-        slack = max(1 / (2 * row["epsilon"]), 0.001 * row["exact"])
-        assert labels(meter, setting, CurveForm.TIGHTENED) == pytest.approx(row["exact"], abs=slack)
+from easeml_meter.lab.curves import CurveForm, Curves
 
 
 def value(figure: Curves, panel: str, series: str, form: CurveForm, x: float) -> int:
@@ -61,6 +17,9 @@ def value(figure: Curves, panel: str, series: str, form: CurveForm, x: float) ->
         if (point.series, point.form, point.x) == (series, form, x)
     ]
     return found
+
+
+PANELS = ("delta = 0.01, epsilon = 0.01 to 0.05", "T = 8, epsilon = 0.01 (nonuniform: to 0.05)")
 
 
 @pytest.mark.parametrize(
@@ -77,33 +36,12 @@ def value(figure: Curves, panel: str, series: str, form: CurveForm, x: float) ->
         ("signals", "m = 5", "Incremental Meter", 100, 118_420, 104_242),
         ("nonuniform", "delta = 0.01", "Regular, Nonuniform", 10, 100_033, 86_542),
         ("nonuniform", "delta = 0.01", "Incremental, Nonuniform", 10, 38_005, 27_169),
-        (
-            "tenants",
-            "delta = 0.01, epsilon = 0.01 to 0.05",
-            "Regular, Two Tenants",
-            10,
-            63_261,
-            None,
-        ),
+        ("tenants", PANELS[0], "Regular, Two Tenants", 10, 63_261, None),
         ("time_travel", "T = 10", "Regular, Time Travel", 3, 75_892, None),
         ("time_travel", "T = 5", "Regular, Time Travel", 2, 43_975, None),
         ("time_travel", "T = 10", "Incremental, Time Travel", 7, 38_005, 27_169),
-        (
-            "case_study",
-            "T = 8, epsilon = 0.01 (nonuniform: to 0.05)",
-            "Resampling",
-            0.9,
-            203_008,
-            None,
-        ),
-        (
-            "case_study",
-            "T = 8, epsilon = 0.01 (nonuniform: to 0.05)",
-            "Incremental Meter",
-            0.99,
-            62_289,
-            47_765,
-        ),
+        ("case_study", PANELS[1], "Resampling", 0.9, 203_008, None),
+        ("case_study", PANELS[1], "Incremental Meter", 0.99, 62_289, 47_765),
     ],
 )
 def test_points_of_the_figures(

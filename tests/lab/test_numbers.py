@@ -7,17 +7,20 @@ import math
 import pytest
 
 from easeml_meter.lab.curves import HEADLINE, REGULAR_TENANTS, labels, spec_of
-from easeml_meter.lab.misprints import hoeffding_labels, misprints
-from easeml_meter.lab.numbers import NUMBERS, compare_numbers
-from easeml_meter.lab.paper import PrintedNumber
-from easeml_meter.lab.verdicts import ClaimVerdict, of_number, read_number
+from easeml_meter.lab.numbers import (
+    NUMBERS,
+    ClaimVerdict,
+    Number,
+    hoeffding_labels,
+    misprints,
+    of_number,
+    read_number,
+)
 from easeml_meter.stats.counting import log_models
 
-COMPARED = compare_numbers()
 
-
-def numbers(printed: str) -> list[PrintedNumber]:
-    return [number for number in COMPARED if number.printed == printed]
+def numbers(printed: str) -> list[Number]:
+    return [number for number in NUMBERS if number.printed == printed]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,7 @@ def test_the_two_tenant_misprint_is_explained() -> None:
 
 
 def test_known_misprints_are_found() -> None:
-    found = {(misprint.printed.split()[0], misprint.formula) for misprint in misprints(COMPARED)}
+    found = {(misprint.printed.split()[0], misprint.formula) for misprint in misprints()}
     assert {
         ("71K", "63,261"),
         ("1.4x", "1.58x"),
@@ -125,7 +128,7 @@ def test_known_misprints_are_found() -> None:
         ("1.6x", "1.48x"),
     } <= found
     assert not any(printed in ("380K", "108K", "76K") for printed, _ in found)
-    [bound] = [each for each in misprints(COMPARED) if "regardless of T" in each.printed]
+    [bound] = [each for each in misprints() if "regardless of T" in each.printed]
     assert bound.formula == "1.30x at T = 1, 1.08x at T = 10, 1.01x at T = 100"
 
 
@@ -133,7 +136,7 @@ def test_the_first_lines_of_the_tenant_equations_are_taken_literally() -> None:
     # Dominated by the smallest tolerance: 2 tenants, 781 (or 5) pairs each, a fifth of them.
     regular = math.ceil(math.log(2 * 2 * 781 / 5 / 0.01) / 0.0002)
     incremental = math.ceil(math.log(2 * 2 * 5 / 5 / 0.01) / 0.0002)
-    listed = " ".join(each.printed for each in misprints(COMPARED) if "Equation" in each.place)
+    listed = " ".join(each.printed for each in misprints() if "Equation" in each.place)
     assert f"{regular:,}" in listed
     assert f"{incremental:,}" in listed
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from tests.service.helpers import Labels, condition_spec, rows, small_spec
 
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.choosing import NO_LABEL
-from easeml_meter.tables.judging import joined
+from easeml_meter.tables.choosing import NO_LABEL, joined
 from easeml_meter.vault.draws import Draws
 
 ROWS = 64
@@ -57,6 +56,9 @@ class Story:
         if self.measured is not None:
             return measured_spec(self.measured)
         if self.condition is not None:
+            if self.condition == "alarm":
+                alarm = {"labels": ROWS, "alarms": 2, "delta": 0.25}
+                return condition_spec(steps=3, inputs="public", question=self.condition, **alarm)
             return condition_spec(steps=3, passes=1, inputs="public", question=self.condition)
         if self.drawn:
             return small_spec(steps=3, inputs="public", signals=1, edges=[], drawn=0.5)
@@ -171,7 +173,9 @@ def stories(
         protocol=st.sampled_from(["regular", "incremental"]),
         ceiling=st.sampled_from([None, 0.6]),
         drawn=st.booleans(),
-        condition=st.sampled_from([None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3"]),
+        condition=st.sampled_from(
+            [None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3", "alarm"],
+        ),
         measured=st.sampled_from([None, None, None, *SCORES, JUDGE, STRATA]),
     )
 

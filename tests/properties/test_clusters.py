@@ -138,12 +138,16 @@ def test_the_validation_loss_is_one_of_clusters_too(room: Room) -> None:
     assert room.meter.check(test, validation).validation_loss == pytest.approx(2 / 15, abs=1e-9)
 
 
-def test_too_few_clusters_are_refused_however_many_rows(tmp_path: Path) -> None:
+def test_too_few_clusters_weaken_the_promise_however_many_rows(tmp_path: Path) -> None:
     meter = Meter.create(tmp_path / "meter", spec(), name="documents")
     few = Documents.of(meter.plan.labels - 1, "h", 1)
     assert len(few.labels) > 2 * meter.plan.labels
-    with pytest.raises(InvalidInput, match=r"clusters: \d+ given, \d+ needed: label the rows of 1"):
-        meter.seal(few.table, tmp_path / "few.sealed", label="label", cluster="document")
+    meter.seal(few.table, tmp_path / "few.sealed", label="label", cluster="document")
+    with pytest.raises(InvalidInput, match=r"clusters: \d+ given, \d+ planned, which weakens the"):
+        meter.add_test_set(tmp_path / "few.sealed")
+    added = meter.add_test_set(tmp_path / "few.sealed", accept_fewer=True)
+    assert added.rows == meter.plan.labels - 1
+    assert meter.status().spec.tolerances[0] > meter.spec.tolerances[0]
 
 
 def test_the_meter_counts_them_itself(tmp_path: Path) -> None:

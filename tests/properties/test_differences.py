@@ -50,7 +50,7 @@ def test_each_model_is_read_beside_the_old_one(session: Session) -> None:
     assert "true accuracy minus that of step 1 lies between -0.4 and 0.3." in told[1].promise
     assert (told[1].gap, told[1].true_loss_at_most, told[1].passed) == (None, None, None)
     assert (far.name, far.change) == ("too-far", None)
-    assert "on more than 0.45 of the rows" in far.promise
+    assert "on more than 0.45 of the rows exactly one of the two is right" in far.promise
     for each in (first, *told, far):
         assert signal_from_json(json.loads(json.dumps(each.to_dict())), each.spec) == each
     with pytest.raises(InvalidInput, match="no gate"):
@@ -90,8 +90,7 @@ def test_release_says_which_answers_were_right(session: Session) -> None:
     submit(session, 0.5, "deployed")
     for right in (0.2, 0.45, 0.01):
         submit(session, right, f"m{right}")
-    session.meter.retire()
-    folder = session.meter.release()
+    folder = session.released()
     truths = [each["truth"] for each in json.loads((folder / "retrospective.json").read_text())]
     assert [each["band"] for each in truths] == [None, 1, 2, None]
     assert truths[1]["change"] == pytest.approx(-0.3, abs=0.01)

@@ -92,9 +92,9 @@ def test_answers_are_those_of_labels_that_were_there_all_along(tmp_path: Path) -
             with pytest.raises(Waiting):
                 demand.meter.submit(*files, model=f"m{number}")
             demand.label(demand.meter.wanted())
-        bought = demand.meter.submit(*files, model=f"m{number}")
+        bought = demand.meter.submit(*files, model=f"m{number}", baseline=not number)
         write_predictions(files[1], whole.validation_labels)
-        there = whole.meter.submit(*files, model=f"m{number}")
+        there = whole.meter.submit(*files, model=f"m{number}", baseline=not number)
         assert (bought.name, bought.steps_left) == (there.name, there.steps_left)
         told.append(there.name)
     assert {"pass", "fail"} <= set(told)
@@ -557,6 +557,7 @@ def test_equal_answers_look_equal(tmp_path: Path, seed: int, answers: list[str])
     models["fail"][: most // 2] ^= 1
     for number, name in enumerate(["deployed", *answers]):
         given = [guess(side, f"m{number}", models[name]) for side in both]
+        given[0] += [] if number else ["--baseline"]
         code, *_ = same(*given[0])
         assert code == (4 if number else 0)
         same("status", "--json")

@@ -124,7 +124,7 @@ def test_no_plain_label_on_disk(
     watch = Watch(tmp_path, needles, allowed={source})
 
     def guesses(count: int, step: int) -> list[Any]:
-        return ["cat"] * count if case == "text" else [1000.0 * step] * count
+        return [("cat", "dog")[step % 2]] * count if case == "text" else [1000.0 * step] * count
 
     commands: list[list[object]] = [
         ["seal", source, "--label", "label", "--id", "id", "--out", "set.sealed"],

@@ -138,8 +138,9 @@ def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
             table = predicted(side.spec, values, str(number))
             pq.write_table(table, side.folder / f"{name}{number}.parquet")
         files = ["--test", f"t{number}.parquet", "--validation", f"v{number}.parquet"]
-        check = ["--check"] if kind == "check" else []
-        return side.run("submit", *files, "--json", *check)
+        option = ["--baseline"] if side.spec.compares and not side.answers() else []
+        option = ["--check"] if kind == "check" else option
+        return side.run("submit", *files, "--json", *option)
     if kind == "repeat":
         last = sorted(side.folder.glob("t*.parquet"))
         if not last:
@@ -151,7 +152,7 @@ def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
     if kind == "validation":
         table = visible_rows(side.spec, np.zeros(30, dtype=np.int64), seed=detail)
         pq.write_table(table, side.folder / "new.parquet")
-        return side.run("validation", "replace", "new.parquet")
+        return side.run("validation", "replace", "new.parquet", "--yes")
     if detail == "report":
         drawings = {"html": "r.html", "svg": "r.svg", "badge": "b.svg", "shields": "b.json"}
         shown = side.run("report", *(f"--{kind}={name}" for kind, name in drawings.items()))
@@ -237,17 +238,15 @@ def test_edges_that_depend_on_the_labels_are_caught(monkeypatch: pytest.MonkeyPa
         play(drawn_story())
 
 
-def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:
+def test_a_validation_set_made_of_test_rows_is_refused_whatever_their_labels() -> None:
     labels = np.random.default_rng(0).integers(0, 2, ROWS)
     with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
-        sides = [
-            Side(Path(folder), labels, small_spec(inputs="public")) for folder in (left, right)
-        ]
-        tables = [rows(labels, seed=INPUTS_SEED).slice(0, 20), rows(labels, seed=77).slice(0, 20)]
         shown = []
-        for side, table in zip(sides, tables, strict=True):
-            pq.write_table(table, side.folder / "probe.parquet")
-            shown.append(side.run("validation", "replace", "probe.parquet"))
+        for folder, hidden in ((left, labels), (right, 1 - labels)):
+            side = Side(Path(folder), hidden, small_spec(inputs="public"))
+            before = set(side.files())
+            pq.write_table(rows(labels, seed=INPUTS_SEED).slice(0, 20), side.folder / "p.parquet")
+            shown.append(side.run("validation", "replace", "p.parquet", "--yes"))
+            assert set(side.files()) == before
         assert shown[0] == shown[1]
-        names = [set(side.files()) for side in sides]
-        assert names[0] == names[1]
+        assert f"20 of {ROWS} rows of the test set stand among the 20" in shown[0][2]

@@ -126,7 +126,8 @@ def test_labels_that_were_bought_do_not_show(kind: type[Side]) -> None:
     worse[: most // 2] ^= 1
     with two_sides(first, second, ON_DEMAND, kind) as sides:
         for number, model in enumerate((old, np.append(first[:most], old[most:]), worse)):
-            sent = {"params": {"model": f"m{number}"}, "content": body(model, sides[0])}
+            params = {"model": f"m{number}", "baseline": not number}
+            sent = {"params": params, "content": body(model, sides[0])}
             same(sides, "POST", "/submissions", **sent)
             look_around(sides)
             if number:

@@ -54,7 +54,10 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.choosing import NO_LABEL
 
 IDS = re.compile(r"[0-9a-f]{16,64}|age1[0-9a-z]{58}")
-_CLOCKS = re.compile(r"meter_(start_time_seconds|request_seconds_(bucket|sum))[ {].*\n")
+_CLOCKS = re.compile(
+    r"(meter_(start_time_seconds|request_seconds_(bucket|sum))|process_[a-z_]+)[ {].*\n"
+)
+"""Clocks, and the memory and files of one process that serves both sides in turn."""
 LOOKS = (
     "",
     "/status",
@@ -196,6 +199,8 @@ def perform(side: Side, action: Action, number: int) -> dict[str, object]:
             return side.ask("POST", "/submissions/check", content=body)
         side.last = body
         noted = {"note": f"note {number}", "link": "https://example.org/1"}
+        if side.spec.compares and not side.answers():
+            noted["baseline"] = "true"
         return side.ask("POST", "/submissions", params={"model": "m", **noted}, content=body)
     if kind == "repeat":
         return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)

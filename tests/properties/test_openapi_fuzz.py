@@ -17,7 +17,7 @@ from tests.postgresql import running
 from tests.properties.test_role_matrix import served_routes
 from tests.server.driving import begin, submit
 from tests.server.helpers import Served, serve
-from tests.service.helpers import actor_of, small_spec
+from tests.service.helpers import small_spec
 
 from easeml_meter.checks import MAX_NAME
 from easeml_meter.server.errors import PREFIX
@@ -57,7 +57,7 @@ class World:
                     case.path_parameters[name] = self.known[name]
             # A token of its own: one of the operations revokes it.
             identifier = self.served.users[user].id
-            token = tokens.make_token(actor_of(identifier), self.served.site, "one")[1]
+            token = tokens.issue(self.served.site, identifier, "one", days=1)[1]
             case.call_and_validate(headers={"Authorization": f"Bearer {token}"})
 
         tried()

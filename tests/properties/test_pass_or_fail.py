@@ -177,11 +177,11 @@ def test_the_exit_code_is_the_answer(session: Session) -> None:
         done = run(session, "submit", *files)
         assert (done.returncode, done.stderr) == (code, "")
         assert f"{word}: model {model}" in done.stdout
-        done = run(session, "gate", "--model", model)
+        done = run(session, "status", "--model", model)
         assert done.returncode == code
-    assert run(session, "gate", "--model", "good", "--most-loss", "0.5").returncode == 0
-    assert run(session, "gate", "--model", "good", "--most-loss", "0.4").returncode == 6
-    assert run(session, "gate", "--model", "good", "--fail-above", "1").returncode == 2
+    assert run(session, "status", "--model", "good", "--most-loss", "0.5").returncode == 0
+    assert run(session, "status", "--model", "good", "--most-loss", "0.4").returncode == 6
+    assert run(session, "status", "--model", "good", "--fail-above", "1").returncode == 2
     assert run(session, "status").returncode == 0
 
 
@@ -240,7 +240,7 @@ def test_a_server_compares_and_promotes(tmp_path: Path) -> None:
             people = People(tmp_path, labeler, developer)
             labels = people.begin()
             rows = len(labels)
-            assert people.submit(labels, rows, model="deployed").name == "baseline"
+            assert people.submit(labels, rows, model="deployed", baseline=True).name == "baseline"
             report = developer.status()
             assert report.steps_left == 4
             passed = people.submit(labels, rows // 2, model="better")

@@ -55,7 +55,7 @@ def test_two_validation_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         pq.write_table(rows(labels, seed=seed), tmp_path / f"{seed}.parquet")
     rival = Meter.open(tmp_path / "meter")
     path = tmp_path / "9.parquet"
-    before(monkeypatch, validation, "_notify", lambda: rival.replace_validation(path))
+    before(monkeypatch, validation, "keep_notices", lambda: rival.replace_validation(path))
     with pytest.raises(MeterError, match="meanwhile: try again"):
         session.meter.replace_validation(tmp_path / "8.parquet")
     with session.meter.workspace.store.reading() as books:

@@ -146,14 +146,6 @@ def test_what_is_wrong_with_scores_is_refused_in_one_line_and_costs_nothing(
     assert evaluation.left() == before
 
 
-def test_missing_scores_cannot_be_counted_as_wrong(evaluation: Evaluation) -> None:
-    from easeml_meter.scoring.ids import RowMatching
-
-    matching = RowMatching(missing_wrong=True)
-    with pytest.raises(InvalidInput, match="has no wrong answer to count"):
-        evaluation.meter.submit(*evaluation.scores(3), model="a", matching=matching)
-
-
 def test_a_runner_may_report_scores_and_a_developer_may_not(evaluation: Evaluation) -> None:
     files = evaluation.scores(3)
     developer = evaluation.as_role(Role.DEVELOPER)

@@ -159,7 +159,10 @@ class Replay:
             for begin, end in wrong[kind]:
                 guess.update({each: 1 - guess[each] for each in range(begin, end)})
             given[kind] = self._write(f"{kind}-{name}", guess, "prediction")
-        return _answer(meter.submit(given["test"], given["validation"], model=model, tenant=team))
+        # Recorded before this had to be said of the first model.
+        first = self.spec.compares and not meter.status(tenant=team).signals
+        both = given["test"], given["validation"]
+        return _answer(meter.submit(*both, model=model, tenant=team, baseline=first))
 
     def _command(self, _: Meter, name: str, files: Mapping[str, str], command: str) -> Json:
         for path, text in files.items():

@@ -13,22 +13,25 @@ from tests.recorded.replay import ANSWERS, NAMES, PLANS, SHOWN, Replay
 
 
 def again(data: replay.Json) -> replay.Json:
-    """Return it as a file gives it back, where lists are lists."""
-    return json.loads(json.dumps(data))
+    """Return it as a file gives it back, where lists are lists, with twelve digits of a number.
+
+    Sums of a tail differ in the last digit between machines whose vectors have other widths.
+    """
+    return json.loads(json.dumps(data), parse_float=lambda text: float(f"{float(text):.12g}"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_meter_answers_and_shows_what_was_recorded(name: str) -> None:
     found = Replay(name)
-    assert again(found.answers) == replay.read(ANSWERS / f"{name}.json")
-    assert again(found.shown) == replay.read(SHOWN / f"{name}.json")
+    assert again(found.answers) == again(replay.read(ANSWERS / f"{name}.json"))
+    assert again(found.shown) == again(replay.read(SHOWN / f"{name}.json"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_meter_that_was_restored_goes_on_as_recorded(name: str) -> None:
     found = Replay(name, restored=True)
-    assert again(found.answers) == replay.read(ANSWERS / f"{name}.json")
-    shown = replay.read(SHOWN / f"{name}.json")
+    assert again(found.answers) == again(replay.read(ANSWERS / f"{name}.json"))
+    shown = again(replay.read(SHOWN / f"{name}.json"))
     assert again(found.shown) == {each: shown[each] for each in found.shown}
     assert {*shown} - {*found.shown} == {"audit"}  # it says, too, that the meter was restored
 
@@ -44,7 +47,7 @@ def test_the_help_of_all_commands_is_as_recorded() -> None:
 
 
 def test_the_document_of_the_api_is_as_recorded() -> None:
-    assert again(replay.document()) == replay.read(SHOWN / "openapi.json")
+    assert again(replay.document()) == again(replay.read(SHOWN / "openapi.json"))
 
 
 def test_everything_was_recorded() -> None:

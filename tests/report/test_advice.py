@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from tests.report.sessions import INCREMENTAL, LIMITED, SPEC, drawn_session, session
 
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import MeterRecord, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
@@ -20,7 +22,7 @@ from easeml_meter.core.signals import (
     State,
 )
 from easeml_meter.core.views import SessionView
-from easeml_meter.report.advice import advice
+from easeml_meter.report.advice import StepPlace, advice, next_step
 from easeml_meter.report.badges import badge_json
 from easeml_meter.report.gauge import headline
 from easeml_meter.report.words import history_words
@@ -57,7 +59,7 @@ def test_a_meter_that_began_where_it_is_has_not_climbed() -> None:
 
 
 def test_a_gap_that_was_there_from_the_start() -> None:
-    assert "No reported band was below band 3" in said([3, 3])
+    assert "No reported band was below band 3, so the answers do not show" in said([3, 3])
     assert "below band" not in said([3, 3], INCREMENTAL)
     assert "has reported band 3 since step 1" in said([3, 3], INCREMENTAL)
 
@@ -120,6 +122,20 @@ def test_what_is_said_of_a_history_is_true_of_the_models_in_it(protocol: str) ->
             assert bands[-1] == 1
         if "nothing new about the gap" in text:
             assert rules.answers(state) == (5,)
+
+
+@pytest.mark.parametrize("answers", [[1, 3], [3, 3]])
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+def test_teams_that_are_counted_apart_replace_no_set_that_all_share(
+    answers: list[int], protocol: str
+) -> None:
+    """It would carry a message from one team to the others, which the count leaves out."""
+    apart = MeterSpec.uniform(
+        tolerance=0.01, steps=10, delta=0.1, tenants=(5, 5), protocol=protocol
+    )
+    assert "validation replace" not in said(answers, apart)
+    assert "nobody may replace it because of an answer" in said(answers, apart)
+    assert "validation replace" in said(answers, apart.replace(handover=True))
 
 
 def test_answers_without_a_band() -> None:
@@ -209,3 +225,87 @@ def test_drawn_edges_are_compared_as_far_as_they_tell_models_apart() -> None:
     assert "consider replacing" not in unclear
     for text in (carry_on, drifted, unclear):
         assert not re.search(r"band \d", text)
+
+
+STAMP = "2026-03-02T09:00:00+00:00"
+GIVEN = ValidationSet("m", 1, "d", 20, {"label": "y"}, "v.csv", STAMP)
+
+
+def state(*phases: Phase, spec: MeterSpec = SPEC, given: bool = True) -> MeterState:
+    """Give a meter whose test sets are in these phases."""
+    sets = [TestSet("m", number, phase, 100, STAMP) for number, phase in enumerate(phases, 1)]
+    meter = MeterRecord(id="m", name="meter", settings=spec.to_mapping(), created_at=STAMP)
+    return MeterState(meter, spec, tuple(sets), GIVEN if given else None)
+
+
+def test_a_developer_without_a_validation_set_hands_one_in() -> None:
+    for phase in (Phase.REQUESTED, Phase.ACTIVE):
+        step = next_step(state(phase, given=False), Role.DEVELOPER, session([], phase=phase))
+        assert step.place is StepPlace.VALIDATION
+        assert step.command.startswith("meter validation set ")
+
+
+@pytest.mark.parametrize(
+    ("view", "place", "title"),
+    [
+        (session([]), StepPlace.SUBMIT, "Submit a first model"),
+        (session([1, 1]), StepPlace.SUBMIT, "Submit the next model"),
+        (session([1, 3]), StepPlace.VALIDATION, "Check the validation set"),
+        (session([1, 3], INCREMENTAL), StepPlace.VALIDATION, "Check the validation set"),
+    ],
+)
+def test_a_developer_does_what_the_answers_call_for(
+    view: SessionView, place: StepPlace, title: str
+) -> None:
+    spec = view.spec.replace(inputs="public")
+    step = next_step(state(Phase.ACTIVE, spec=spec), Role.DEVELOPER, view)
+    assert (step.place, step.title) == (place, title)
+
+
+@pytest.mark.parametrize(
+    ("models", "place", "title"),
+    [
+        (False, StepPlace.NOWHERE, "Hand your model to a runner"),
+        ("onnx", StepPlace.SUBMIT, "Submit a model"),
+    ],
+)
+def test_a_developer_who_does_not_see_the_inputs_predicts_nothing(
+    models: bool | str, place: StepPlace, title: str
+) -> None:
+    spec = SPEC.replace(inputs="hidden", models=models)
+    step = next_step(state(Phase.ACTIVE, spec=spec), Role.DEVELOPER, session([]))
+    assert (step.place, step.title) == (place, title)
+
+
+def test_nobody_does_anything_at_an_archived_meter() -> None:
+    for role in (Role.DEVELOPER, Role.LABELER, Role.RUNNER, Role.ADMIN):
+        assert next_step(state(Phase.ARCHIVED), role, None).title == "This meter is archived"
+
+
+def test_who_can_do_nothing_is_told_what_to_wait_for() -> None:
+    waiting = state(Phase.SPENT, Phase.REQUESTED)
+    for role in (Role.DEVELOPER, Role.RUNNER):
+        step = next_step(waiting, role, None)
+        assert (step.place, step.title) == (StepPlace.NOWHERE, "Wait for test set 2")
+        assert "100 labels" in step.words
+
+
+def test_a_labeler_releases_then_delivers_then_waits() -> None:
+    spent = session([1], phase=Phase.SPENT)
+    first = next_step(state(Phase.SPENT, Phase.REQUESTED), Role.LABELER, spent)
+    assert (first.title, first.place) == ("Release test set 1", StepPlace.LABELS)
+    asked = session([], phase=Phase.REQUESTED)
+    second = next_step(state(Phase.RELEASED, Phase.REQUESTED), Role.LABELER, asked)
+    assert (second.title, second.place) == ("Deliver labels for test set 2", StepPlace.LABELS)
+    third = next_step(state(Phase.ACTIVE), Role.LABELER, session([]))
+    assert (third.title, third.place) == ("Nothing to do", StepPlace.NOWHERE)
+    worst = session([1, 5], INCREMENTAL)
+    last = next_step(state(Phase.ACTIVE, spec=worst.spec), Role.LABELER, worst)
+    assert last.command == "meter testset retire"
+
+
+def test_runners_submit_and_admins_manage() -> None:
+    assert next_step(state(Phase.ACTIVE), Role.RUNNER, None).place is StepPlace.SUBMIT
+    without = replace(state(Phase.ACTIVE), validation=None)
+    assert next_step(without, Role.RUNNER, None).place is StepPlace.NOWHERE
+    assert next_step(state(Phase.ACTIVE), Role.ADMIN, None).place is StepPlace.MANAGE

@@ -23,7 +23,7 @@ def test_edges_and_tolerance_are_written_outward() -> None:
 def test_the_reach_of_an_edge_is_as_wide_as_its_tolerance() -> None:
     wide = bands_svg(MeterSpec.uniform(tolerance=0.1, edges=(0.5,), steps=1, delta=0.1))
     (reach,) = re.findall('class="reach" [^>]*x="([0-9.]+)" y="46" width="([0-9.]+)"', wide)
-    assert reach == ("256", "128")  # from 0.4 to 0.6 of 640
+    assert reach == ("144", "72")  # from 0.4 to 0.6 of 360
 
 
 def test_each_band_may_have_a_tolerance_of_its_own() -> None:

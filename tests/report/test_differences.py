@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 from tests.report.sessions import SPEC
 
-from easeml_meter.core.differences import Compared, Differences, DifferingExample
+from easeml_meter.core.views import Compared, Differences, DifferingExample
 from easeml_meter.report.differences import differences_terminal
 
 FOUND = Differences(

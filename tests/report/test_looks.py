@@ -34,7 +34,7 @@ def regular() -> easeml_meter.MeterSpec:
     return easeml_meter.MeterSpec.uniform(signals=3, tolerance=0.05, steps=10, delta=0.1)
 
 
-@pytest.fixture(params=["plan", "signal", "status", "history", "audit", "drawn", "forms"])
+@pytest.fixture(params=["plan", "signal", "status", "history", "audit", "drawn", "forms", "spec"])
 def value(request: pytest.FixtureRequest, session: Session) -> Shown:
     meter = session.meter
     makers: dict[str, Callable[[], Shown]] = {
@@ -44,6 +44,7 @@ def value(request: pytest.FixtureRequest, session: Session) -> Shown:
         "history": meter.history,
         "audit": meter.audit,
         "forms": lambda: easeml_meter.compare_forms(regular(), ceiling=0.3),
+        "spec": lambda: meter.spec,
         "drawn": lambda: drawn_session([0.02, 0.3]).signals[1],
     }
     return makers[request.param]()
@@ -69,7 +70,8 @@ def test_a_notebook_gets_well_formed_markup_without_script(value: Shown) -> None
 
 
 def test_programs_get_plain_data(value: Shown) -> None:
-    assert json.loads(json.dumps(value.to_dict(), default=str))  # type: ignore[attr-defined]
+    if not isinstance(value, MeterSpec):  # its data are its meter.toml
+        assert json.loads(json.dumps(value.to_dict(), default=str))  # type: ignore[attr-defined]
 
 
 def test_rich_prints_an_answer_in_colour(session: Session) -> None:
@@ -129,6 +131,7 @@ def test_forms_are_a_table_and_those_of_another_meter_are_refused() -> None:
             easeml_meter.compare_forms(other)
 
 
-def test_a_public_name_brings_its_looks() -> None:
-    spec = easeml_meter.MeterSpec.uniform(signals=2, tolerance=0.1, steps=1, delta=0.1)
-    assert "labels for 1 step" in repr(easeml_meter.required_labels(spec))
+def test_what_a_cell_ends_with_is_one_line(session: Session) -> None:
+    meter = session.meter
+    assert repr(meter.generations[0]) == f"<TestSet 1: active, {len(session.test_labels)} rows>"
+    assert repr(meter.spec) == "<MeterSpec: 4 answers, 3 bands, 80 % sure>"

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.parsing import boxes, drawing, nodes, texts
+from tests.report.pictures import IMAGES, MARCHING, PICTURES
 from tests.report.sessions import INCREMENTAL, LIMITED, MANY_BANDS, SPEC, session
 from tests.report.test_words import ANY_TEXT
 
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
+from easeml_meter.report.gauge import plain
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import TOLERANCE, band_colours
 from easeml_meter.report.svg import BOLD, MARGIN, text_width
@@ -184,11 +185,6 @@ def test_markup_in_names_is_shown_as_it_is() -> None:
     assert (root[0].text or "").startswith('Meter <script>"')
 
 
-def test_the_same_view_gives_the_same_bytes() -> None:
-    for phase in Phase:
-        assert meter_svg(session([1, 2], phase=phase)) == meter_svg(session([1, 2], phase=phase))
-
-
 def test_nothing_but_the_view_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     before = meter_svg(session(EVERY_ANSWER, LIMITED))
     monkeypatch.setenv("TZ", "Pacific/Auckland")
@@ -215,3 +211,17 @@ def test_the_caption_fits_into_the_picture(steps: int, gap: str) -> None:
     assert caption is not None
     assert text_width(caption[1], 11) <= float(width[1]) - 2 * MARGIN
     assert ("bands equally high" in caption[1]) == (steps == 40)
+
+
+PAGE = (IMAGES.parent / "reading-the-meter.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_picture(name: str) -> None:
+    assert f"(images/{name})" in PAGE
+    again = "run: python -m tests.report.pictures"
+    assert (IMAGES / name).read_text(encoding="utf-8") == PICTURES[name], again
+
+
+def test_the_terminal_on_the_page() -> None:
+    assert f"```text\n{plain(MARCHING.signals[-1])}\n```" in PAGE

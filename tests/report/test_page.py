@@ -14,9 +14,8 @@ from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
-from easeml_meter.report.page import html_page
+from easeml_meter.report.page import STYLE, html_page
 from easeml_meter.report.percent import in_percent
-from easeml_meter.report.style import STYLE
 
 TAGS = """
 html head meta title style body main header section h1 h2 p span div ul li code figure figcaption

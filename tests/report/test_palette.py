@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
+from easeml_meter.report.page import DRAWINGS, STYLE
 from easeml_meter.report.palette import BLACK, WHITE, band_colours, contrast, text_on
-from easeml_meter.report.style import DRAWINGS, STYLE
 
 # How people see who lack one of the three cones (Machado, Oliveira and Fernandes 2009).
 EYES = {

@@ -186,20 +186,26 @@ def test_settings_are_said_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "words"),
+    ("number", "sure", "words"),
     [
-        (1, "for the first 4 windows together (4 further ones cost another 0.01)"),
-        (4, "for the first 4 windows together (4 further ones cost another 0.01)"),
-        (5, "for windows 5 to 8 together (each 4 others cost another 0.01)"),
-        (12, "for windows 9 to 12 together (each 4 others cost another 0.01)"),
+        (1, "99", "for the first 4 windows together"),
+        (4, "99", "for the first 4 windows together"),
+        (5, "98", "for the first 8 windows together"),
+        (12, "97", "for the first 12 windows together"),
+        (400, "0", "for the first 400 windows together"),
     ],
 )
-def test_a_promise_names_the_windows_that_share_its_probability(number: int, words: str) -> None:
-    """A model of a later window is none of those of the first delta."""
+def test_a_promise_names_the_windows_that_share_its_probability(
+    number: int, sure: str, words: str
+) -> None:
+    """Nothing smaller is proved of later windows alone."""
     spec = SPEC.replace(window=3, steps=4)
     last = replace(session([1], spec, losses=[0.1]).signals[0], generation=number)
-    assert last.promise.startswith(f"With probability at least 0.99, {words}: this model's")
-    assert loss_sentence(last, alone=True).endswith(f"99 % sure {words}.")
+    words += " (4 further ones cost another 0.01)"
+    probability = "0" if sure == "0" else f"0.{sure}"
+    assert last.promise.startswith(f"With probability at least {probability}, {words}: this model")
+    assert last.confidence == float(probability)
+    assert loss_sentence(last, alone=True).endswith(f"{sure} % sure {words}.")
 
 
 def test_a_window_of_one_batch_is_said_in_the_singular() -> None:
@@ -208,7 +214,7 @@ def test_a_window_of_one_batch_is_said_in_the_singular() -> None:
     assert "for the first window (each further one costs another 0.01): " in first.promise
     assert "averaged over its window of 1 batch, lies" in first.promise
     later = replace(first, generation=7)
-    assert "for window 7 (each other one costs another 0.01): " in later.promise
+    assert "0.93, for the first 7 windows together (each further one costs" in later.promise
     plan = required_labels(spec)
     assert plan.question.statistic.endswith("the loss on the last batch")
     assert plan.notes == (f"the first step needs 1 batch, {plan.size:,} labels",)
@@ -217,11 +223,11 @@ def test_a_window_of_one_batch_is_said_in_the_singular() -> None:
 def test_what_remains_promised_of_a_window_names_its_windows() -> None:
     view = replace(released(SPEC.replace(window=3, steps=4), [(0.2, 0.21)]), generation=5)
     page = html_page(view)
-    assert "99 % sure for windows 5 to 8 together (each 4 others" in page
+    assert "98 % sure for the first 8 windows together (4 further ones" in page
     assert "The true loss, averaged over the window, stays unknown" in page
     assert (
         Story(view).promised
-        == "Its true error, averaged over its window, is 20 to 22 %, 99 % sure."
+        == "Its true error, averaged over its window, is 20 to 22 %, 98 % sure."
     )
 
 

@@ -148,8 +148,9 @@ def test_a_body_that_says_it_is_large_takes_no_memory_here(size: int) -> None:
 
 def test_a_child_that_ends_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "MEMORY", 0)
+    large = stream(pa.record_batch({"x": np.zeros(4 << 20)}))  # never fits what a child has free
     with pytest.raises(Unreadable, match="0 MB of memory are needed to read the Arrow stream"):
-        read_apart(stream(BATCH))
+        read_apart(large, 4 << 20)
 
 
 def test_bytes_are_limited_by_rows() -> None:

@@ -197,12 +197,6 @@ def tar(command: bytes | None = b"true", **files: bytes) -> bytes:
     return pack(contents if command is None else {"command": File(command), **contents})
 
 
-def test_the_forgeries_below_differ_from_a_bundle_in_one_place_only() -> None:
-    made = Bundle("true", (BundledFile("name", b"x"),))
-    assert Bundle.from_bytes(tar(files_name=b"x")) == made
-    assert Bundle.from_bytes(_named("name")) == made
-
-
 def _named(name: str) -> bytes:
     """Pack a bundle with a file of this name, which `pack` would refuse."""
     written = b""

@@ -29,14 +29,6 @@ NUMBER_TYPES = [
 ]
 
 
-@pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
-def test_texts_of_every_type(kind: Any) -> None:
-    column = pa.array(["owl", "cat", "bee", "owl"]).cast(kind)
-    codes = Classes.of(["cat", "dog", "owl"]).codes(column)
-    assert codes.tolist() == [2, 0, 3, 2]
-    assert codes.dtype == np.uint8
-
-
 @pytest.mark.parametrize("kind", [*NUMBER_TYPES, *TEXT_TYPES], ids=str)
 @pytest.mark.parametrize("values", [(0, 1, 2), (7, 3, 5), (3, 5, 10**6), (-1, 3, 5)], ids=str)
 def test_whole_numbers_of_every_type(kind: Any, values: tuple[int, ...]) -> None:

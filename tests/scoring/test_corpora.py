@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.corpora import CorpusLoss, RocCurve, counted_in
 from easeml_meter.scoring.losses import Output, parse_loss
-from easeml_meter.scoring.outputs import Expected
+from easeml_meter.scoring.outputs import Expected, read_predictions
 from easeml_meter.scoring.score import total_loss
 
 CLASSES = Classes.of(["a", "b", "c"])
@@ -138,3 +139,11 @@ def test_predictions_are_classes_and_for_curves_probabilities() -> None:
     assert set(outputs.values()) == {Output.CLASS}
     with pytest.raises(AssertionError):
         CorpusLoss.__call__(bound("f1[b]"), np.zeros(1), np.zeros(1))
+
+
+def test_probabilities_are_ranked_as_they_are() -> None:
+    """Divided by their sum, tenths of three digits parted ties: the AUC was off."""
+    needed = Expected(2, parse_loss("auc[a]"), CLASSES)
+    rows = np.array([[0.3, 0.3, 0.4], [0.3, 0.3, 0.3995]])
+    found = read_predictions([pa.FixedSizeListArray.from_arrays(rows.ravel(), 3)], needed, 1)
+    assert (found == rows).all()

@@ -17,7 +17,7 @@ from easeml_meter.scoring.losses import ZeroOne, parse_loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.score import total_loss
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.judging import joined
+from easeml_meter.tables.choosing import joined
 
 CLASSES = Classes.of(["a", "b"])
 Row = tuple[int, int, int | None]

@@ -18,9 +18,8 @@ from tests.scoring.examples import write
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import rerun
-from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.losses import Loss, parse_loss
-from easeml_meter.scoring.predictor import Limits, ModelFailed
+from easeml_meter.scoring.predictor import FunctionModel, Limits, ModelFailed
 from easeml_meter.scoring.rerun import MOST_ROWS, RerunRows, part_of
 from easeml_meter.scoring.running import Source, VisibleRows, score_model
 from easeml_meter.scoring.score import Unscorable

@@ -23,9 +23,14 @@ from tests.scoring.examples import write
 
 from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.scoring import running
-from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.losses import Loss, LossFailed, Sums, ZeroOne, parse_loss
-from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
+from easeml_meter.scoring.predictor import (
+    FunctionModel,
+    Limits,
+    ModelFailed,
+    Predictor,
+    SandboxUnavailable,
+)
 from easeml_meter.scoring.running import (
     SHARD_ROWS,
     HiddenRows,

@@ -1,4 +1,4 @@
-"""Mean losses: right, exact, and the same to the bit however row groups are cut and mapped."""
+"""Losses: right, exact, and the same to the bit however row groups are cut, mapped and compared."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.scoring.examples import ANIMALS, DIGITS, Held, InMemory, expected, split, write
 
+from easeml_meter.conditions import Comparison
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import score as module
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.losses import MOST_ROWS, UNIT, LossFailed, Sums, parse_loss
-from easeml_meter.scoring.outputs import read_labels
+from easeml_meter.scoring.losses import MOST_ROWS, UNIT, LossFailed, Sums, TopK, ZeroOne, parse_loss
+from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import LossTotals, Score, Unscorable, score
-from easeml_meter.tables.clusters import Clusters
-from easeml_meter.tables.strata import Strata
+from easeml_meter.scoring.score import LossTotals, Score, Unscorable, compare, losses_of, score
+from easeml_meter.tables import source
+from easeml_meter.tables.groups import Clusters, Strata
 
 MINE = "tests.scoring.examples"
 WIDE = 150
@@ -308,3 +309,57 @@ def test_strata_of_any_size_are_added_up_exactly(monkeypatch: pytest.MonkeyPatch
     few = Strata(np.array([0, 0, 0, 1]), 2, strata.weights)
     units = np.array([1 << 62, 1 << 62, 1 << 62, 0])
     assert LossTotals.of(few, [units]).values.tolist() == [3 << 62, 0]
+
+
+CLASSES = Classes((0, 1, 2))
+codes = st.integers(0, 2)
+
+
+def predictions(values: list[int]) -> Predictions:
+    rows = "".join(f"{value}\n" for value in values)
+    held = source.Held("p.csv", f"prediction\n{rows}".encode())
+    return Predictions.open(held, expected=Expected(len(values), ZeroOne(), CLASSES, None))
+
+
+@given(st.lists(st.tuples(codes, codes, codes), min_size=1, max_size=30), st.integers(1, 7))
+def test_rows_are_counted_whatever_the_row_groups(
+    rows: list[tuple[int, int, int]], size: int
+) -> None:
+    new, old, labels = map(list, zip(*rows, strict=True))
+    groups = [pa.array(labels[at : at + size]) for at in range(0, len(labels), size)]
+    assert compare(predictions(new), predictions(old), groups) == Comparison(
+        rows=len(rows),
+        gained=sum(n == label != o for n, o, label in rows),
+        lost=sum(o == label != n for n, o, label in rows),
+        differing=sum(n != o for n, o, _ in rows),
+    )
+
+
+def test_ranked_predictions_differ_where_any_rank_does() -> None:
+    def ranked(first: list[int], second: list[int]) -> Predictions:
+        pairs = zip(first, second, strict=True)
+        rows = "".join(f"{a},{b}\n" for a, b in pairs)
+        held = source.Held("p.csv", f"prediction_1,prediction_2\n{rows}".encode())
+        return Predictions.open(held, expected=Expected(2, TopK(2), CLASSES, None))
+
+    found = compare(ranked([0, 1], [1, 2]), ranked([0, 1], [2, 2]), [pa.array([1, 0])])
+    assert found == Comparison(rows=2, gained=1, lost=0, differing=1)
+
+
+def test_what_goes_wrong_with_labels_is_not_said() -> None:
+    with pytest.raises(Unscorable) as caught:
+        compare(predictions([0]), predictions([1]), [pa.array([{"a": 1}])])
+    assert caught.value.__context__ is None
+
+
+@given(st.lists(st.tuples(codes, codes), max_size=30), st.integers(1, 7))
+def test_every_example_has_its_loss(rows: list[tuple[int, int]], size: int) -> None:
+    said, labels = [each for each, _ in rows], [label for _, label in rows]
+    groups = [pa.array(labels[at : at + size]) for at in range(0, len(labels), size)]
+    if rows:
+        assert losses_of(predictions(said), groups).tolist() == [float(a != b) for a, b in rows]
+
+
+def test_a_label_without_a_loss_is_not_said() -> None:
+    with pytest.raises(Unscorable):
+        losses_of(predictions([0]), [pa.array([{"a": 1}])])

@@ -102,6 +102,15 @@ def test_a_declared_class_list_holds_for_the_table_too(tmp_path: Path) -> None:
         Validation.open(path, label="label", loss=parse_loss("0-1"), classes=animals)
 
 
+@pytest.mark.parametrize("other", ["Cat", "cat ", "CAT"])
+def test_classes_that_are_alike_are_listed_where_they_are_meant(tmp_path: Path, other: str) -> None:
+    path = write(tmp_path / "v.csv", {"label": ["cat", "dog", other]})
+    with pytest.raises(InvalidInput, match=r"case or space alone: .*in meter.toml \(classes\)"):
+        Validation.open(path, label="label", loss=parse_loss("0-1"))
+    both = Classes.of(["cat", "dog", other])
+    assert Validation.open(path, label="label", loss=parse_loss("0-1"), classes=both).rows == 3
+
+
 def test_no_such_column_and_no_rows(tmp_path: Path) -> None:
     path = write(tmp_path / "v.csv", {"label": [1], "x": [1]})
     with pytest.raises(InvalidInput, match="no column 'y'"):

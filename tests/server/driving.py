@@ -104,6 +104,12 @@ def begin(
     return labels
 
 
+def begun(served: Served, folder: Path, *spec: Any, **options: Any) -> tuple[str, Labels]:
+    """Make a meter that takes submissions; return its id and the test labels."""
+    meter = served.add_meter(*spec, **options)
+    return meter, begin(served, meter, folder)
+
+
 def submit(
     developer: httpx.Client,
     meter: str,

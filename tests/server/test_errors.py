@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.server.driving import begin, submit
+from tests.server.driving import begun, submit
 from tests.server.helpers import Served, add_route, own_lines, serve
 
 from easeml_meter.errors import FilesUnusable, StorageError
@@ -67,8 +67,7 @@ def test_a_full_disk_is_no_fault_of_the_submission(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Neither where its journal is full, nor where its predictions are kept."""
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import select
 import socket
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
+from anyio import CapacityLimiter
+from starlette.requests import Request
 from tests.forms import KIND
 from tests.live import Live, live
 from tests.server.helpers import Served, serve
@@ -19,15 +24,16 @@ from tests.service.helpers import StoppedClock, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import SubmissionState, Ticket
-from easeml_meter.errors import TooMany
+from easeml_meter.errors import InvalidInput, TooMany
 from easeml_meter.server import limits
 from easeml_meter.server.app import create_app
-from easeml_meter.server.limits import SMALL_BODY, Buckets, RateLimits
+from easeml_meter.server.limits import SMALL_BODY, Buckets, RateLimits, planned
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.seats import add_seat
 from easeml_meter.service.uploads import PIECE
+from easeml_meter.tables import apart
 
 
 class Seconds:
@@ -156,6 +162,31 @@ def test_logins_count_at_all_servers_together_and_other_requests_at_each(
         assert planned == [200, 200, 429] * 2
         clock.pass_by(timedelta(seconds=30))
         assert two.post("/login", json=body).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("work", "given", "stays"), [(sum, range(10**12), 60.0), (time.sleep, 60, 0.3)]
+)
+def test_a_plan_has_half_a_second_and_ends_with_its_client(
+    work: Callable[..., Any], given: object, stays: float
+) -> None:
+    """Of 500 teams, it went on for 10 s of a core after its client had left."""
+    app = SimpleNamespace(state=SimpleNamespace(planning=CapacityLimiter(1)))
+
+    async def receive() -> dict[str, str]:
+        await asyncio.sleep(stays)
+        return {"type": "http.disconnect"}
+
+    request = Request({"type": "http", "app": app}, receive)
+    assert asyncio.run(planned(Request({"type": "http", "app": app}, receive), sum, (1, 2))) == 3
+    with pytest.raises(InvalidInput, match=r"^plan: more than 0\.5 s of work for this server"):
+        asyncio.run(asyncio.wait_for(planned(request, work, given), 30))
+    helper = apart._helper._process
+    assert helper is not None
+    children, until = Path(f"/proc/{helper.pid}/task/{helper.pid}/children"), time.monotonic() + 5
+    while children.read_text() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not children.read_text()
 
 
 def test_bodies_are_limited(tmp_path: Path) -> None:

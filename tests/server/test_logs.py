@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 
+import psycopg
+import sqlalchemy as sa
 from tests.server.helpers import Served, own_lines
+
+from easeml_meter.errors import StorageError
 
 PASSWORD = "a secret of some length"  # noqa: S105
 
@@ -44,6 +49,24 @@ def test_other_libraries_do_not_log_what_they_saw(log: io.StringIO) -> None:
     logging.getLogger("asyncio").error("never retrieved\nfuture: exception=ValueError('secret')")
     assert "secret" not in log.getvalue()
     assert [(e["event"], e["logger"]) for e in own_lines(log)] == [
-        ("task %s failed", "foreign"),
+        ("task (hidden) failed", "foreign"),
         ("never retrieved", "asyncio"),
     ]
+
+
+def test_the_codes_of_a_database_and_a_socket_are_logged_and_no_text(log: io.StringIO) -> None:
+    """There was a template that nobody had filled in, and a stack without a reason."""
+    refused = psycopg.OperationalError('"127.0.0.1", port 5477 failed: Connection refused')
+    logging.getLogger("psycopg.pool").warning("error connecting in %r: %s", "pool-1", refused)
+    try:
+        raise StorageError("secret words") from sa.exc.OperationalError("secret", {}, refused)
+    except StorageError as error:
+        logging.getLogger("easeml_meter").error("collecting failed", exc_info=error)
+    denied = psycopg.errors.InsufficientPrivilege("secret")
+    logging.getLogger("sqlalchemy.pool").error("closing %s: %d left", denied, 3)
+    first, second, third = map(json.loads, log.getvalue().splitlines())
+    assert first["event"] == "error connecting in (hidden): OperationalError ECONNREFUSED"
+    assert (second["error"], second["code"]) == ("StorageError", "ECONNREFUSED")
+    assert third["event"] == "closing InsufficientPrivilege 42501: 3 left"
+    assert "127.0.0.1" not in log.getvalue()
+    assert "secret" not in log.getvalue()

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from tests.nodes import ROOT
 from tests.scoring.onnx_models import classifier
-from tests.server.driving import begin, packed, submit
+from tests.server.driving import begin, begun, packed, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, StoppedClock, small_spec
 
@@ -146,8 +146,7 @@ def test_test_sets_are_nearly_spent_by_the_number_of_answers(
     served_on_each_database: Served, tmp_path: Path
 ) -> None:
     served = served_on_each_database
-    meter = served.add_meter(small_spec(steps=5))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(steps=5))
     shown = []
     for number in range(5):
         sent = submit(served.client("developer"), meter, labels, errors=number, salt=str(number))

@@ -41,7 +41,7 @@ def ours(there: OwnProvider, **options: Any) -> Provider:
 
 def test_who_signed_in_is_known(there: OwnProvider) -> None:
     there.person = {"sub": "7", "preferred_username": "ann", "email": "ann@example.org"}
-    there.claims = {"groups": ["a", 3, "b"]}
+    there.claims = {"groups": ["a", 3, "b"], "email_verified": True}
     provider, begun = ours(there), Begun.new()
     person = provider.person(begun, there.authorize(provider.address(begun)))
     assert (person.issuer, person.subject, person.name) == (there.issuer, "7", "ann")
@@ -49,8 +49,9 @@ def test_who_signed_in_is_known(there: OwnProvider) -> None:
     assert sorted(person.groups) == ["a", "b"]
 
 
-def test_an_address_that_was_not_verified_is_not_taken(there: OwnProvider) -> None:
-    there.person = {"sub": "7", "email": "boss@example.org", "email_verified": False}
+@pytest.mark.parametrize("verified", [False, None, "false", 1])
+def test_an_address_that_was_not_verified_is_not_taken(there: OwnProvider, verified: Any) -> None:
+    there.person = {"sub": "7", "email": "boss@example.org", "email_verified": verified}
     provider, begun = ours(there), Begun.new()
     assert provider.person(begun, there.authorize(provider.address(begun))).email is None
 

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,16 @@ from tests.forking import Forked
 from tests.postgresql import Cluster
 from tests.service.helpers import small_spec
 
+from easeml_meter.core.doctor import SILENT
+from easeml_meter.core.model import stamp
 from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.server import worker
+from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.doctor import readiness
+from easeml_meter.service.jobs import no_worker
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site
 from easeml_meter.storage import jobs, schema
@@ -33,6 +39,8 @@ WORKER = """
 import sys, time
 from dataclasses import replace
 from pathlib import Path
+from easeml_meter.core.doctor import SILENT
+from easeml_meter.core.model import stamp
 from easeml_meter.core.submissions import SubmissionState
 from easeml_meter.server.worker import work
 from easeml_meter.service.jobs import QueueRunner
@@ -178,6 +186,29 @@ def test_two_workers_share_the_work_and_keep_each_tenants_order(bench: Bench) ->
         in_order = [f"{name} {what}" for name in names for what in ("begun", "done")]
         assert [line.partition(" by")[0] for line in lines] == in_order
     wait(lambda: bench.jobs() == 0)
+
+
+def test_a_worker_gives_signs_of_life_and_its_absence_is_told(bench: Bench) -> None:
+    """A stopped one was noticed by nothing: all was green, and the page said "queued"."""
+
+    def seen() -> tuple[bool, str, str, bool]:
+        (finding,) = (
+            e for e in readiness(SYSTEM, bench.site, bench.folder) if e.check == "workers"
+        )
+        shown = Metrics().text(SYSTEM, bench.site, timed=False)
+        absent = no_worker(SYSTEM, bench.site)
+        return absent, finding.verdict, finding.said, "\nmeter_workers 1.0\n" in shown
+
+    silent = (True, "warn", "none was seen for 5 minutes", False)
+    assert seen() == silent
+    bench.start("a")
+    wait(lambda: seen() == (False, "ok", "1 seen in the last 5 minutes", True))
+    bench.close()
+    past = stamp(datetime.now(UTC) - SILENT - timedelta(seconds=1))
+    bench.site = Site.open(bench.database, bench.folder / "files", bench.folder / "server.key")
+    with bench.site.writing() as books:
+        books.connection.execute(schema.workers.update().values(seen_at=past))
+    assert seen() == silent
 
 
 def test_a_killed_workers_submission_is_answered_by_another(bench: Bench) -> None:

@@ -54,7 +54,9 @@ class Demand:
         return test, own
 
     def submit(self, wrong: range, model: str, tenant: int = 1) -> Signal:
-        found: Signal = self.meter.submit(*self.files(wrong, model), model=model, tenant=tenant)
+        first = model.startswith("deployed")
+        files = self.files(wrong, model)
+        found: Signal = self.meter.submit(*files, model=model, tenant=tenant, baseline=first)
         return found
 
     def wait(self, wrong: range, model: str, tenant: int = 1) -> Wanted:

@@ -12,8 +12,7 @@ from typing import Any
 from tests.service.helpers import Clock
 from tests.storage.examples import stored
 
-from easeml_meter.core.notifications import Delivery, Undelivered
-from easeml_meter.core.people import Role
+from easeml_meter.core.people import Delivery, Role, Undelivered
 from easeml_meter.service import seats, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.jobs import ThreadRunner

@@ -30,6 +30,7 @@ from easeml_meter.errors import (
 from easeml_meter.meter import Meter
 from easeml_meter.service import backup, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service.audit import verify
 from easeml_meter.service.backup import Backup, Place, back_up, check_mounted, faults
 from easeml_meter.service.keys import rotate_key
 from easeml_meter.service.meters import archive_meter, create_meter
@@ -119,7 +120,7 @@ def written(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def brought(site: Site, path: Path, **options: Any) -> Restored:
-    (only,) = restore(SYSTEM, Place.of_site(site), path, **options)
+    (only,) = restore(SYSTEM, Place.of_site(site), path, **options).meters
     return only
 
 
@@ -147,7 +148,7 @@ def test_promotions_come_back_from_an_object_store(tmp_path: Path, there: str) -
         room = make_room(site, tmp_path / "room", spec)
         rows = len(room.session.test_labels)
         for errors, model in ((rows, "deployed"), (0, "better"), (1, "best")):
-            room.session.submit(errors, 0, model=model)
+            room.session.submit(errors, 0, model=model, baseline=model == "deployed")
         for model in ("best", "better"):
             room.meter.promote(model)
         journal = site.space(room.id).journal(room.meter.generations[0])
@@ -182,7 +183,7 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
     other.submit(1, model="x")
     path = saved(site, tmp_path / "all.tar")
     there = fresh("there")
-    restored = restore(SYSTEM, Place.of_site(there), path)
+    restored = restore(SYSTEM, Place.of_site(there), path).meters
     assert [(each.name, each.answers_then, each.answers_now) for each in restored] == [
         ("small", 4, 4),
         ("other", 1, 1),
@@ -333,6 +334,7 @@ class TestNoAnswerIsForgotten:
             room.submit(2, model="e")
         found = room.meter.audit()
         assert found.problems == ()
+        assert [line[:11] for line in found.restored] == ["restored on"]
         assert found.links[-1].event == "restored"
         assert found.links[-1].details == {
             "backup_at": restored.backup_at,
@@ -356,7 +358,11 @@ class TestNoAnswerIsForgotten:
         assert copy.submit(1, model="d").repeated
         with pytest.raises(Spent):
             copy.submit(2, model="e")
-        assert any("3 answers were missing" in each for each in copy.meter.audit().problems)
+        audit = copy.meter.audit()
+        assert (audit.state, audit.problems) == ("sound, restored", ())
+        (line,) = audit.restored
+        assert f"from the backup of {restored.backup_at[:16].replace('T', ' ')}" in line
+        assert line.endswith("3 answers came back from the journal")
         # It is spent: the labelers are asked for the next one.
         phases = [row.phase for row in copy.meter.generations]
         assert phases == [Phase.SPENT, Phase.REQUESTED]
@@ -391,8 +397,20 @@ class TestNoAnswerIsForgotten:
         copy = as_there(room, there)
         assert len(copy.meter.status().signals) == 1
         copy.submit(1, model="c")
-        (problem,) = copy.meter.audit().problems
-        assert "answers given in between are unknown" in problem
+        audit = copy.meter.audit()
+        assert audit.problems == ()
+        (line,) = audit.restored
+        assert "answers given in between are unknown" in line
+
+    def test_nothing_is_unknown_of_a_meter_without_a_test_set(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        bare = create_meter(SYSTEM, site, small_spec(), "bare").id
+        room.submit(0, model="a")
+        path, there = saved(site, tmp_path / "old.tar"), fresh("there")
+        found = restore(SYSTEM, Place.of_site(there), path).meters
+        assert {each.id: each.witnessed for each in found} == {bare: True, room.id: False}
+        assert verify(SYSTEM, there.space(bare)).state == "sound"
 
     @pytest.mark.parametrize("known", [False, True])
     def test_one_that_was_cut_short_is_no_witness_of_itself(
@@ -408,9 +426,10 @@ class TestNoAnswerIsForgotten:
             with cut, pytest.raises(KeyboardInterrupt):
                 brought(there, path)
         assert brought(there, path).witnessed is known
-        problems = as_there(room, there).meter.audit().problems
-        assert ["answers given in between are unknown" in each for each in problems] == (
-            [] if known else [True]
+        audit = as_there(room, there).meter.audit()
+        assert audit.problems == ()
+        assert ["answers given in between are unknown" in each for each in audit.restored] == (
+            [False] if known else [True]
         )
         # Once it is done, the books here tell what was answered since the backup.
         assert brought(there, path).witnessed
@@ -708,13 +727,13 @@ class TestAFolder:
         Identity.read(home.key).write(there.key)
         there.prepare()
         copy = Place.of_folder(there)
-        (restored,) = restore(SYSTEM, copy, tmp_path / "b.tar")
+        (restored,) = restore(SYSTEM, copy, tmp_path / "b.tar").meters
         copy.store.close()
         assert restored.answers_now == 1
         with Meter.open(there.folder, clock=Clock()) as meter:
             assert meter.status() == session.meter.status()
             assert replace(session, meter=meter).submit(1, 0, model="a").repeated
-            assert "unknown" in meter.audit().problems[0]
+            assert "unknown" in meter.audit().restored[0]
 
     def test_it_holds_one_meter(self, tmp_path: Path) -> None:
         make_session(tmp_path).meter.close()
@@ -736,6 +755,19 @@ def checked(site: Site, path: Path) -> list[int]:
     """Verify a backup for a site; return the answers of its meters."""
     found = check_backup(SYSTEM, site.identity, path, files=site.files)
     return [each.answers_now for each in found]
+
+
+def test_an_empty_database_beside_full_files_is_not_served(
+    site: Site, room: Room, folder: Path, tmp_path: Path
+) -> None:
+    """Systemd did so by itself, with a green and empty site, and accounts in the restore's way."""
+    check_mounted(SYSTEM, site)
+    with closing(make_site(folder, f"sqlite:///{tmp_path / 'new.db'}")) as there:
+        with pytest.raises(MeterError, match="hold 1 meters, and the database has none: bring it"):
+            check_mounted(SYSTEM, there)
+        check_mounted(SYSTEM, there, new=True)
+        users.add_user(SYSTEM, there, "admin")  # as a first start does
+        check_mounted(SYSTEM, there)
 
 
 def named(site: Site) -> Site:

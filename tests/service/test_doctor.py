@@ -10,13 +10,15 @@ from pathlib import Path
 import pytest
 
 from easeml_meter.core.doctor import Finding, Verdict
+from easeml_meter.errors import StorageError
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.doctor import Installation, examine, readiness
 from easeml_meter.service.place import RECIPIENT, Room, Site
+from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
 
-CHECKS = ["key", "sandbox", "database", "disk", "files", "proxy"]
+CHECKS = ["key", "sandbox", "database", "disk", "files", "workers", "proxy"]
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +124,21 @@ def test_tables_of_another_version_are_found_and_left_alone(
     site.close()
 
 
+def test_a_running_server_says_no_address_of_its_database(
+    place: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Store) -> None:
+        raise StorageError('connection to server at "127.0.0.1", port 5477 failed')
+
+    site = Site.open(place.database, place.files, place.key)
+    monkeypatch.setattr(Store, "reading", away)
+    lines = [each.line for each in readiness(SYSTEM, site, place.folder)]
+    assert lines[0].startswith("fail  database  it does not answer: ")
+    assert not any("5477" in line for line in lines)
+    assert "5477" in found(place, "database").said
+    site.close()
+
+
 @pytest.mark.parametrize(("times", "verdict"), [(1.5, Verdict.WARN), (0.5, Verdict.FAIL)])
 def test_a_disk_that_fills_up_is_told_before_it_is_full(
     place: Installation, monkeypatch: pytest.MonkeyPatch, times: float, verdict: Verdict
@@ -136,6 +153,20 @@ def test_files_that_cannot_be_written_fail(place: Installation) -> None:
     blocked = place.folder / "blocked"
     blocked.write_text("")
     assert found(replace(place, files=str(blocked)), "files").verdict is Verdict.FAIL
+
+
+def test_files_of_meters_that_the_database_lacks_fail(place: Installation) -> None:
+    (Path(place.files) / "meters" / ("a" * 32)).mkdir(parents=True)
+    assert found(place, "files").verdict is Verdict.OK
+    (Path(place.files) / "meters" / ("a" * 32) / "x").write_text("x")
+    for gone in (False, True):
+        if gone:
+            Path(place.folder / "meter.db").unlink()
+        said = found(place, "files")
+        assert (said.verdict, "1 meters, and the database has none" in said.said) == (
+            Verdict.FAIL,
+            True,
+        )
 
 
 def test_an_object_store_is_tried(place: Installation, s3_url: str) -> None:

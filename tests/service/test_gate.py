@@ -75,7 +75,6 @@ INSIDE = {
     "testsets.windows.fresh_batch",
     "testsets.windows.joined",
     "testsets.windows.note_joined",
-    "tokens.holder_of",
     "tokens.issue",
     "users.check_password",
     "users.join",

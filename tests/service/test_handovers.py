@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from tests.service.helpers import Clock, Session, make_session, small_spec
+from tests.service.helpers import Clock, Session, make_session, older_books, small_spec
 from tests.service.sharing import TENANTS, made, tenant_spec
 
 from easeml_meter.core.history import sharing
@@ -145,7 +145,7 @@ def test_teams_of_an_incremental_meter_share_what_fits(tmp_path: Path) -> None:
 
 def test_the_running_maximum_of_one_team_is_told_to_the_other(tmp_path: Path) -> None:
     session = made(tmp_path, extra=200, protocol="incremental")
-    worst = session.submit(150, 0, model="bad", tenant=1)
+    worst = session.submit(len(session.test_labels) // 5, 0, model="bad", tenant=1)
     assert session.submit(0, 0, model="good", tenant=2).answer == 1
     hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
     assert session.submit(0, 0, model="better", tenant=2).answer == worst.answer > 1
@@ -222,14 +222,9 @@ def test_a_clock_that_is_set_back_leaves_a_shared_history_in_the_order_of_its_st
 def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
     session = made(tmp_path)
     session.submit(0, 0, model="a", tenant=1)
-    database = tmp_path / "meter" / ".meter" / "meter.db"
     session.meter.close()
-    before = database.read_bytes()
-    with Meter.open(tmp_path / "meter") as meter:
+    with older_books(tmp_path), Meter.open(tmp_path / "meter") as meter:
         left = hand_over(SYSTEM, meter.workspace, 1, 2, confirm=True).steps_left_after
-    for name in ("meter.db-wal", "meter.db-shm"):
-        database.with_name(name).unlink(missing_ok=True)
-    database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as meter:
         session.meter = meter
         told = session.submit(0, 0, model="b", tenant=2)
@@ -243,23 +238,18 @@ def test_a_hand_over_whose_line_was_cut_off_is_added_by_the_next_answer(
     """A crash came after the commit, then an answer, then an older database."""
     session = made(tmp_path)
     session.submit(0, 0, model="a", tenant=1)
-    database = tmp_path / "meter" / ".meter" / "meter.db"
     session.meter.close()
-    before = database.read_bytes()
 
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with Meter.open(tmp_path / "meter") as meter:
+    with older_books(tmp_path), Meter.open(tmp_path / "meter") as meter:
         session.meter = meter
         with monkeypatch.context() as broken:
             broken.setattr(Journal, "append_handover", crash)
             with pytest.raises(KeyboardInterrupt):
                 hand_over(SYSTEM, meter.workspace, 1, 2, confirm=True)
         left = session.submit(0, 0, model="b", tenant=2).steps_left
-    for name in ("meter.db-wal", "meter.db-shm"):
-        database.with_name(name).unlink(missing_ok=True)
-    database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as meter:
         session.meter = meter
         assert session.submit(1, 0, model="c", tenant=2).steps_left == left - 1

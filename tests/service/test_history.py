@@ -31,7 +31,7 @@ SPECS: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=SPECS)
 def session(request: pytest.FixtureRequest, tmp_path: Path) -> Session:
     made = make_session(tmp_path, small_spec(**SPECS[request.param]))
-    for errors in (0, 20):
+    for errors in (0, 9):
         made.submit(errors, 0, model=f"before {errors}")
     return made
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from easeml_meter.core.model import stamp
-from easeml_meter.core.notifications import Delivery, DeliveryState
+from easeml_meter.core.people import Delivery, DeliveryState
 from easeml_meter.service import jobs
 from easeml_meter.service.jobs import Later, QueueRunner, Runner, Work, runner
 from easeml_meter.service.place import Site, utc_now
@@ -120,6 +120,14 @@ def wait(until: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
+def worked_off(site: Site) -> list[str]:
+    """Run all jobs; return them in their order."""
+    log = Log()
+    with running(site, log):
+        wait(lambda: not left(site))
+    return log.begun
+
+
 def test_each_job_is_run_once(site: Site) -> None:
     keys = [f"row{number}" for number in range(10)]
     with site.writing() as books:
@@ -140,10 +148,7 @@ def test_a_job_is_part_of_the_transaction(site: Site) -> None:
         raise KeyError
     with site.writing() as books:
         add(books, "done")
-    log = Log()
-    with running(site, log):
-        wait(lambda: not left(site))
-    assert log.begun == ["done"]
+    assert worked_off(site) == ["done"]
 
 
 def test_one_at_a_time_of_a_lock_and_the_oldest_first(site: Site) -> None:
@@ -255,10 +260,7 @@ def test_a_row_that_is_gone_is_nothing_to_do(site: Site) -> None:
     finish(site, "gone")
     with site.writing() as books:
         add(books, "here")
-    log = Log()
-    with running(site, log):
-        wait(lambda: not left(site))
-    assert log.begun == ["here"]
+    assert worked_off(site) == ["here"]
 
 
 def test_stopping_lets_what_is_under_way_finish(site: Site) -> None:

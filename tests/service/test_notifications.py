@@ -7,8 +7,8 @@ import itertools
 import json
 import logging
 import re
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
@@ -21,8 +21,7 @@ from tests.service.sites import make_room, make_site
 
 from easeml_meter.cli import meter as root
 from easeml_meter.core.model import Event, stamp
-from easeml_meter.core.notifications import Delivery, Undelivered
-from easeml_meter.core.people import Role
+from easeml_meter.core.people import Delivery, Role, Undelivered
 from easeml_meter.errors import Denied, InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.service import seats, users
@@ -246,14 +245,8 @@ def test_many_servers_at_once_make_each_message_once(site: Site) -> None:
     meter = begun(site)
     for _ in range(40):
         spend(site, meter)
-    threads = [
-        threading.Thread(target=collect, args=(SYSTEM, site), kwargs={"others": True})
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: collect(SYSTEM, site, others=True), range(4)))
     assert deliver_due(site, Mailbox()) == 40
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,15 +11,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests.server.driving import add, begin, give_validation, packed, sealed, submit
-from tests.server.helpers import serve
+from tests.server.helpers import Served, serve
 from tests.service.helpers import Session, deliver, rows, small_spec
 
 from easeml_meter.errors import TooLarge
 from easeml_meter.meter import Meter
-from easeml_meter.service import place, uploads
+from easeml_meter.service import place, tokens, uploads
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Room, Site
+from easeml_meter.service.testsets.requests import retire_test_set
 from easeml_meter.storage import schema
 from easeml_meter.storage.files import FolderFiles, RemoteFiles
 
@@ -138,9 +140,60 @@ def test_a_full_disk_refuses_everything_before_it_is_written(tmp_path: Path) -> 
         assert served.site.space(meter).files.names("validation") == []
 
 
+def free_links(served: Served, meter: str, name: str) -> dict[str, int]:
+    """Do what enters a link and costs no answer; return the statuses."""
+    client, path = served.client(name), f"/meters/{meter}/handovers"
+    asked = client.post(path, json={"giver": 1, "receiver": 2, "confirm": True})
+    pair = {"giver": 1, "receiver": 2, "accept": False}
+    served.client("developer2").post(f"{path}/answer", json=pair)
+    given = give_validation(client, meter, seed=secrets.randbits(30))
+    made = client.post("/tokens", json={"name": "t"})
+    return {"asked": asked.status_code, "given": given.status_code, "made": made.status_code}
+
+
+def test_what_costs_no_answer_is_limited_for_each_user_and_test_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chain, which everybody reads whole, grew by gigabytes a day."""
+    monkeypatch.setattr(place, "MOST_LINKS", 3)
+    monkeypatch.setattr(tokens, "MOST_TOKENS", 3)
+    with serve(tmp_path / "site") as served:
+        meter = served.add_meter(small_spec(tenants=(2, 2)))
+        begin(served, meter, tmp_path)
+        done, enough = (
+            {"asked": 200, "given": 201, "made": 201},
+            dict.fromkeys(("asked", "given", "made"), 409),
+        )
+        assert [free_links(served, meter, "developer") for _ in range(3)][:2] == [done, done]
+        assert free_links(served, meter, "developer") == enough
+        assert free_links(served, meter, "developer2") == done
+        retire_test_set(SYSTEM, served.site.space(meter))
+        labels = served.client("labeler").get(f"/meters/{meter}/requests").json()["items"][0]
+        content = rows(np.arange(labels["labels_needed"]) % 2, seed=9)
+        assert (
+            add(
+                served.client("labeler"),
+                meter,
+                sealed(served, meter, content, tmp_path, generation=2),
+            ).status_code
+            == 201
+        )
+        assert free_links(served, meter, "developer") == done | {"made": 409}
+
+
+def test_the_disk_of_the_database_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve(tmp_path / "site", free_disk_bytes=1) as served:
+        meter = served.add_meter(small_spec(tenants=(2, 2)))
+        begin(served, meter, tmp_path)
+        monkeypatch.setattr(FolderFiles, "free", lambda _: 1 << 40)
+        monkeypatch.setattr(place, "free_bytes", lambda _: 0)
+        assert [*free_links(served, meter, "developer").values()] == [413, 413, 201]
+
+
 def test_a_full_meter_refuses_new_submissions_and_repeats_old_answers(tmp_path: Path) -> None:
     """Every validation set and every submission was kept, as many as there were."""
-    with serve(tmp_path / "site", disk_bytes_per_meter=1 << 15) as served:
+    most = 2_700  # room for the validation set and one submission
+    with serve(tmp_path / "site", disk_bytes_per_meter=most) as served:
         meter = served.add_meter(small_spec(models=True))
         labels = begin(served, meter, tmp_path)
         developer = served.client("developer")
@@ -148,7 +201,7 @@ def test_a_full_meter_refuses_new_submissions_and_repeats_old_answers(tmp_path: 
         params, model = {"model": "m"}, packed(command=b"predict", **{"files/x": bytes(1 << 15)})
         refused = developer.post(f"/meters/{meter}/submissions", params=params, content=model)
         assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
-        assert submit(developer, meter, labels, salt="x" * (1 << 15)).status_code == 413
+        assert submit(developer, meter, labels, errors=1).status_code == 413
         again = submit(developer, meter, labels).json()["signal"]
         assert again["repeated"]
         assert again["steps_left"] == told["steps_left"]
@@ -157,7 +210,7 @@ def test_a_full_meter_refuses_new_submissions_and_repeats_old_answers(tmp_path: 
                 break
         else:
             pytest.fail("validation sets were taken without end")
-        assert sum(map(served.site.space(meter).files.size, place.KEPT)) <= 1 << 15
+        assert sum(map(served.site.space(meter).files.size, place.KEPT)) <= most
 
 
 def test_unfinished_uploads_of_a_user_are_limited(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -105,6 +106,18 @@ def test_each_token_is_judged_for_itself(door: Door) -> None:
         ("admin", 0),
         ("anna", 1),
     ]
+
+
+def test_tokens_that_are_of_no_use_any_more_are_forgotten(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made and revoked again and again, they filled the database."""
+    monkeypatch.setattr(tokens, "MOST_TOKENS", 3)
+    for name in "abcdef":
+        made = tokens.make_token(actor_of(door.anna), door.site, name)[0]
+        tokens.revoke_token(SYSTEM, door.site, made.id)
+    found = [each.name for each in tokens.list_tokens(actor_of(door.anna), door.site)]
+    assert (len(found), "test" in found) == (5, True)
 
 
 # --- Changes ---
@@ -387,11 +400,8 @@ def test_of_two_who_redeem_it_at_the_same_time_one_joins(site: Site, anna: User)
             outcomes.append("")
 
     words = [f"{PASSWORD} {number}" for number in range(2)]
-    threads = [threading.Thread(target=run, args=(word,)) for word in words]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(len(words)) as threads:
+        list(threads.map(run, words))
     (joined,) = filter(None, outcomes)
     check_password(site, "anna", joined)
 

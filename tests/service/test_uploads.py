@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,46 +149,44 @@ def with_room(inbox: Inbox, bytes_free: int, monkeypatch: pytest.MonkeyPatch) ->
     return replace(inbox, space=replace(inbox.space, room=Room(free=1)))
 
 
-@pytest.mark.parametrize(("bytes_free", "looked_at"), [(1000, 0), (24, 1), (16, 2)])
-def test_pieces_are_counted_outside_of_the_lock_and_only_if_room_is_scarce(
-    inbox: Inbox,
-    labeler: Actor,
-    monkeypatch: pytest.MonkeyPatch,
-    bytes_free: int,
-    looked_at: int,
+def test_an_announcement_keeps_a_tenth_of_the_disk_from_others(
+    served: Served, inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everybody waited while all pieces of everybody were counted."""
-    for size in (9, 10):
-        found = uploads.begin_upload(labeler, inbox, "set", size)
-        fill(labeler, inbox, found, b"x" * 8)
-    looked, arrived = [], Inbox.arrived
-
-    def watched(self: Inbox, upload: Upload) -> int:
-        database = self.space.store.address.removeprefix("sqlite:///")
-        with closing(sqlite3.connect(database, timeout=0)) as other:
-            other.execute("BEGIN IMMEDIATE")  # an error, if anybody holds the lock
-        looked.append(upload.size)
-        return arrived(self, upload)
-
-    monkeypatch.setattr(Inbox, "arrived", watched)
-    uploads.begin_upload(labeler, with_room(inbox, bytes_free, monkeypatch), "set", 10)
-    assert looked == [10, 9][:looked_at]
+    """One of nearly all of it, of which nothing was sent, kept all others out for a day."""
+    other, scarce = (
+        replace(labeler, user=served.users["stranger"].id),
+        with_room(inbox, 101, monkeypatch),
+    )
+    uploads.begin_upload(labeler, scarce, "set", 100)
+    with pytest.raises(TooLarge, match="nearly full"):
+        uploads.begin_upload(other, scarce, "set", 91)
+    for size in (90, 80):  # each has a tenth for all that they have announced
+        uploads.begin_upload(other, scarce, "set", size)
+    with pytest.raises(TooLarge, match="nearly full"):
+        uploads.begin_upload(labeler, scarce, "set", 81)
 
 
-def test_room_that_is_promised_to_others_is_not_given_again(
+def test_a_piece_that_does_not_fit_any_more_is_refused(
     inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    uploads.begin_upload(labeler, inbox, "set", 10)
-    found = uploads.begin_upload(labeler, inbox, "set", 7)
-    fill(labeler, inbox, found, b"1234")
-    scarce = with_room(inbox, 20, monkeypatch)
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
     with pytest.raises(TooLarge, match="nearly full"):
-        uploads.begin_upload(labeler, scarce, "set", 7)
-    monkeypatch.setattr(uploads, "_MOST_COUNTED", 1)
-    with pytest.raises(TooLarge, match="nearly full"):
-        uploads.begin_upload(labeler, scarce, "set", 6)
-    monkeypatch.setattr(uploads, "_MOST_COUNTED", 2)
-    uploads.begin_upload(labeler, scarce, "set", 6)
+        fill(labeler, with_room(inbox, 4, monkeypatch), found, b"1234")
+    fill(labeler, with_room(inbox, 5, monkeypatch), found, b"1234")
+    assert inbox.arrived(found) == 4
+
+
+def test_one_of_which_nothing_comes_ends_when_there_is_another(
+    served: Served, inbox: Inbox, labeler: Actor, clock: Clock
+) -> None:
+    silent, begun = (uploads.begin_upload(labeler, inbox, name, 10) for name in "ab")
+    fill(labeler, inbox, begun, b"1234")
+    clock.moment += uploads.SILENT
+    other = Inbox(served.site.space(served.add_meter(prefix="other-")), inbox.folder)
+    uploads.begin_upload(labeler, other, "c", 10)
+    assert uploads.find_upload(labeler, inbox, begun.id) == begun
+    with pytest.raises(NotFound):
+        uploads.find_upload(labeler, inbox, silent.id)
 
 
 def test_a_piece_of_an_upload_that_was_cancelled_meanwhile_is_not_kept(

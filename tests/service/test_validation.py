@@ -1,8 +1,9 @@
-"""Validation sets: given, replaced; labelers alone learn of shared rows."""
+"""Validation sets: given, replaced; at a server labelers alone learn of shared rows."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from easeml_meter.meter import Meter
 from easeml_meter.service import validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.testsets import reuse
 from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import Identity, unwrap
 
 from .helpers import Clock, deliver, make_session, rows, small_spec
+from .sites import make_room, make_site
 
 DEVELOPER = Actor.embedded(Role.DEVELOPER)
 CSV = Held("validation.csv", b"id,x,y,label\n1,0.5,0.5,1\n2,0.25,0.5,0\n")
@@ -39,7 +42,9 @@ def test_a_new_validation_set_takes_effect_with_the_next_submission(tmp_path: Pa
 
 
 def test_shared_validation_rows_are_reported_to_labelers_only(tmp_path: Path) -> None:
-    session = make_session(tmp_path)
+    """At a server: a refusal would let a developer probe for hidden rows."""
+    site = make_site(tmp_path, f"sqlite:///{tmp_path / 'db'}")
+    session = make_room(site, tmp_path / "room").session
     leaked = rows(session.test_labels, seed=1000).slice(0, 5)
     pq.write_table(leaked, tmp_path / "leaked.parquet")
     session.meter.replace_validation(tmp_path / "leaked.parquet")
@@ -48,11 +53,25 @@ def test_shared_validation_rows_are_reported_to_labelers_only(tmp_path: Path) ->
     shared = [each["rows_shared"] for each in session.meter.notices() if each["validation_set"]]
     assert shared == [0, 5, 0]
     # age pads its header at random; what it encrypts must be of one size, or the size would tell.
-    key = Identity.read(tmp_path / "meter" / ".meter" / "keys" / "meter.key")
-    found = sorted((tmp_path / "meter" / ".meter" / "testsets").glob("notice-*"))
+    key = Identity.read(tmp_path / "server.key")
+    found = sorted((tmp_path / "files").rglob("notice-*"))
     assert len({len(unwrap(path.read_bytes(), key)) for path in found}) == 1
     with pytest.raises(Denied):
-        Meter.open(tmp_path / "meter", role=Role.DEVELOPER).notices()
+        Meter(session.meter.workspace, role=Role.DEVELOPER).notices()
+
+
+def test_in_a_folder_shared_rows_are_refused_in_either_order(tmp_path: Path) -> None:
+    """The owner of a folder was told by the labeler's notices alone, which nobody reads."""
+    session = make_session(tmp_path)
+    meter, count = session.meter, len(session.test_labels)
+    hidden = rows(session.test_labels, seed=1000)
+    pq.write_table(pa.concat_tables([hidden.slice(0, 5), hidden]), tmp_path / "leaked.parquet")
+    told = f"{count} of {count} rows of the test set stand among the {count + 5} of this"
+    for verb in (meter.replace_validation, partial(meter.set_validation, label="label")):
+        with pytest.raises(MeterError, match=told if verb == meter.replace_validation else "alre"):
+            verb(tmp_path / "leaked.parquet")
+    assert len(validation.list_validation_sets(DEVELOPER, meter.workspace)) == 1
+    assert not list((tmp_path / "meter" / ".meter" / "validation").glob("2-*"))
 
 
 def test_what_was_not_compared_is_not_called_0_rows(tmp_path: Path) -> None:
@@ -67,11 +86,9 @@ def test_what_was_not_compared_is_not_called_0_rows(tmp_path: Path) -> None:
     pq.write_table(other, tmp_path / "other.parquet")
     meter.replace_validation(tmp_path / "other.parquet")
     meter.seal(tmp_path / "hidden.parquet", tmp_path / "set.sealed", label="label")
-    with pytest.raises(InvalidInput, match=r"40 of 40 rows \(100 %\) in validation set 1"):
-        meter.add_test_set(tmp_path / "set.sealed")
-    meter.add_test_set(tmp_path / "set.sealed", accept_shared=True)
+    meter.add_test_set(tmp_path / "set.sealed")  # its first validation set was replaced
     told = {each["validation_set"]: each["rows_shared"] for each in meter.notices()}
-    assert told == {None: 0, 1: 40, 2: None}
+    assert told == {None: 0, 1: None, 2: None}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +115,7 @@ def test_classes_that_the_sealed_labels_cannot_have_are_refused(
     sizes = {"hidden": meter.plan.labels, "visible": 10}
     for (name, rows_needed), labels in zip(sizes.items(), (hidden, visible), strict=True):
         column = pa.array([labels[row % 2] for row in range(rows_needed)])
-        table = pa.table({"x": np.arange(rows_needed) * (1 + len(name)), "label": column})
+        table = pa.table({"x": np.arange(rows_needed) + len(name) / 2, "label": column})
         pq.write_table(table, tmp_path / f"{name}.parquet")
     meter.seal(tmp_path / "hidden.parquet", tmp_path / "set.sealed", label="label")
     meter.add_test_set(tmp_path / "set.sealed")
@@ -121,7 +138,8 @@ def test_the_first_is_set_and_the_others_replace_it(tmp_path: Path) -> None:
         validation.give_validation(DEVELOPER, space, CSV, label="truth")
     first = validation.give_validation(DEVELOPER, space, CSV, label="label", first=True)
     with pytest.raises(WrongPhase, match="there is a validation set already"):
-        validation.give_validation(DEVELOPER, space, CSV, label="label", first=True)
+        validation.give_validation(DEVELOPER, space, OTHER_CSV, label="label", first=True)
+    assert validation.give_validation(DEVELOPER, space, CSV, label="label", first=True) == first
     assert validation.give_validation(DEVELOPER, space, CSV) == first  # the same once more
     second = validation.give_validation(DEVELOPER, space, OTHER_CSV)
     assert validation.give_validation(DEVELOPER, space, OTHER_CSV, first=False) == second
@@ -179,16 +197,17 @@ def test_one_that_was_checked_before_a_test_set_was_delivered_is_refused(
     visible = rows(labels[:20], seed=5)
     names = pa.array(np.array(["dog", "cat"])[labels[:20]])
     pq.write_table(visible.set_column(3, "label", names), tmp_path / "validation.parquet")
-    notify = validation._notify
+    kept = reuse.keep_notices
 
-    def meanwhile(*arguments: Any) -> None:
-        notify(*arguments)
+    def meanwhile(*arguments: Any) -> str:
+        digest = kept(*arguments)
         with Meter.open(tmp_path / "meter") as labeler:
             deliver(labeler, tmp_path, labels, seed=0)
+        return digest
 
-    monkeypatch.setattr(validation, "_notify", meanwhile)
+    monkeypatch.setattr(validation, "keep_notices", meanwhile)
     with pytest.raises(MeterError, match="a test set was delivered meanwhile"):
         meter.set_validation(tmp_path / "validation.parquet", label="label")
-    monkeypatch.setattr(validation, "_notify", notify)
+    monkeypatch.setattr(validation, "keep_notices", kept)
     with pytest.raises(InvalidInput, match="another form"):
         meter.set_validation(tmp_path / "validation.parquet", label="label")

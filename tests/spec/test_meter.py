@@ -88,12 +88,6 @@ def test_written_defaults_are_left_out(spec: MeterSpec) -> None:
     assert plain == {"steps": spec.steps, "delta": spec.delta}
 
 
-def test_a_file_is_read_as_written(tmp_path: Path) -> None:
-    spec = meter(protocol="incremental", tolerance=(0.01, 0.02, 0.03), ceiling=0.1)
-    spec.write(tmp_path / "meter.toml")
-    assert MeterSpec.read(tmp_path / "meter.toml") == spec
-
-
 def test_a_file_reads_like_this(tmp_path: Path) -> None:
     path = tmp_path / "meter.toml"
     path.write_text(
@@ -134,15 +128,6 @@ def test_names_become_choices() -> None:
 def test_one_tolerance_is_for_all_bands() -> None:
     assert meter().tolerances == (0.05, 0.05, 0.05)
     assert meter(tolerance=[0.01, 0.01, 2]).tolerances == (0.01, 0.01, 2)
-
-
-def test_edges_default_to_equal_bands() -> None:
-    assert [band.upper for band in meter(signals=4).bands] == [0.25, 0.5, 0.75, 1.0]
-    assert [band.upper for band in meter(edges=[0.01, 0.3]).bands] == [0.01, 0.3, 1.0]
-
-
-def test_one_signal_is_enough() -> None:
-    assert meter(signals=1).bands == (Band(0, 1, 0.05),)
 
 
 @pytest.mark.parametrize("value", [meter(), Band(0, 1, 0.1)])
@@ -223,8 +208,8 @@ def test_steps(steps: object) -> None:
         ({"tolerance": (0.1, 0.2)}, "tolerance", "[0.1, 0.2]"),
         ({"tolerance": (0.1, 0.3, 0.2)}, "tolerance", "'0.3 then 0.2'"),
         ({"edges": (0.5,)}, "edges", "[0.5]"),
-        ({"edges": (0.5, 0.5)}, "band", "'[0.5, 0.5)'"),
-        ({"edges": (0.5, 0.2)}, "band", "'[0.5, 0.2)'"),
+        ({"edges": (0.5, 0.5)}, "edges", "[0.5, 0.5]"),
+        ({"edges": (0.5, 0.2)}, "edges", "[0.5, 0.2]"),
         ({"edges": (0.5, 1.5)}, "band", "'[0.5, 1.5)'"),
         ({"edges": (-0.5, 0.5)}, "band", "'[0.0, -0.5)'"),
         ({"edges": (math.nan, 0.5)}, "band upper", "nan"),
@@ -378,7 +363,8 @@ METER = "[meter]\nsteps = 10\ndelta = 0.01\n"
         (f"a = {'9' * 5000}", "not a valid TOML file"),
         (METER + BANDS.replace("0.1", "1e-300"), "at least 1e-06"),
         ("", "no [meter] table"),
-        (METER, "no [[bands]]"),
+        ("delta = 0.1\n" + METER + BANDS, "'delta' given, it belongs below [meter]"),
+        (METER, "no bands: add tolerance = 0.05, or labels = 500"),
         (BANDS, "no [meter] table"),
         ("meter = 3\n" + BANDS, "no [meter] table"),
         ("bands = []\n" + METER, "no [[bands]]"),
@@ -390,8 +376,7 @@ METER = "[meter]\nsteps = 10\ndelta = 0.01\n"
         (METER + "published = true\n" + BANDS, "[meter] 'published' is no setting: leave it out"),
         (METER + 'count = "all"\n' + BANDS, "[meter] 'count' is no setting: leave it out"),
         (METER + "topped_up = 1\n" + BANDS, "[meter] 'topped_up' is no setting: say top_up"),
-        ("[meter]\nsteps = 10\n" + BANDS, "[meter] delta is missing: add delta = 0.05"),
-        ("[meter]\ndelta = 0.01\n" + BANDS, "[meter] steps is missing: add steps = 10"),
+        ("[meter]\nstep = 10\n", "[meter] 'step' is no setting: did you mean 'steps'?"),
         (METER + BANDS + "colour = 1", "band 1: {"),
         (METER + "[[bands]]\nlower = 0\nupper = 1", "band 1: {"),
         (METER + "[[bands]]\nlower = 0\nupper = 0.5\ntolerance = 0.1", "last band ends at 0.5"),
@@ -411,16 +396,10 @@ def test_a_file_that_is_no_meter(tmp_path: Path, text: str, words: str) -> None:
     assert "\n" not in message
 
 
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"none\.toml: cannot be read \(No such file"):
-        MeterSpec.read(tmp_path / "none.toml")
-
-
-def test_a_directory_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(
-        InvalidInput, match=r"cannot be read \(Is a directory\): give a meter\.toml$"
-    ):
-        MeterSpec.read(tmp_path)
+def test_what_is_no_file(tmp_path: Path) -> None:
+    for name, why in (("none.toml", "No such file"), ("", "Is a directory")):
+        with pytest.raises(InvalidInput, match=rf"{name}: cannot be read \({why}"):
+            MeterSpec.read(tmp_path / name)
 
 
 @pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\x00\xff", b"\x00\x01\x02", b"\xff\xfe"])
@@ -434,18 +413,26 @@ def test_a_binary_file(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("tolerance", "edges"),
     [
-        (0.01, (0.02, 0.05, 0.1, 0.2)),
-        (0.010001, (0.05, 0.1, 0.2)),
-        (0.025, (0.05, 0.1, 0.2)),
-        (0.05, (0.1, 0.2)),
-        (0.051, (0.2,)),
-        (0.5, (0.2,)),
+        (0.01, (0.005, 0.025, 0.05, 0.1, 0.2, 0.4)),
+        (0.010001, (0.01, 0.035, 0.07, 0.14, 0.28)),
+        (0.05, (0.025, 0.125, 0.25)),
+        (0.051, (0.03, 0.135, 0.27)),
+        (0.14, (0.07, 0.35)),
+        (0.5, (0.25,)),
+        (1e-6, (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)),
     ],
 )
-def test_default_bands_are_two_tolerances_wide(tolerance: float, edges: tuple[float, ...]) -> None:
-    spec = MeterSpec.uniform(tolerance=tolerance, steps=10, delta=0.01)
+def test_default_bands_begin_at_half_a_tolerance_and_cost_nothing(
+    tolerance: float, edges: tuple[float, ...]
+) -> None:
+    spec = MeterSpec.uniform(tolerance=tolerance)
     assert spec.edges == edges
+    assert spec.has_default_edges
     assert possible_bands(spec) == 2
+    for costly in ({"protocol": "incremental"}, {"memory": 2}):
+        other = MeterSpec.uniform(tolerance=tolerance, **costly)
+        assert other.edges == edges[:1]
+        assert other.has_default_edges
 
 
 def test_bands_are_equally_wide_where_their_number_is_given() -> None:

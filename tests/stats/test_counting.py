@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -315,6 +316,8 @@ def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
     "options",
     [
         {"memory": 9_000, "steps": 10_000, "protocol": "incremental", "signals": 100},
+        {"tenants": (2_000, 2_001, 2_002), "steps": 6_003, "protocol": "incremental"}
+        | {"signals": 20, "ceiling": 0.5},
     ],
 )
 def test_a_count_that_would_take_long_is_refused_before_anything_is_built(
@@ -330,3 +333,17 @@ def test_a_count_that_would_take_long_is_refused_before_anything_is_built(
     monkeypatch.setattr(counting, "histories", built)
     with pytest.raises(InvalidInput, match=r"^(steps|memory): \S+ given, at most [\d,]+ for a"):
         counting.log_models(spec)
+
+
+def test_teams_of_one_size_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 KB with 500 teams cost a server 10 seconds."""
+    plain: dict[str, Any] = {"signals": 5, "tolerance": 0.05, "delta": 0.05, "ceiling": 0.5}
+    spec = MeterSpec.uniform(**plain, steps=7, tenants=(3, 4), protocol="incremental")
+    many = spec.replace(steps=700, tenants=(3, 4) * 100)
+    both, walked = counting.log_models(spec), mock.Mock(wraps=counting.models)
+    monkeypatch.setattr(counting, "models", walked)
+    found = counting.log_models(many)
+    assert found == pytest.approx([each + math.log(100) for each in both])
+    assert walked.call_count == 2
+    with pytest.raises(InvalidInput, match=r"^tenants: '1,001 teams' given, at most 1,000$"):
+        spec.replace(steps=1001, tenants=(1,) * 1001)

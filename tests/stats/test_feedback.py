@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.stats.adversary import EXAMPLES, Adversary
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, Rules, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import possible_bands, reaches
+from easeml_meter.stats.feedback import broken_from, possible_bands, reaches
 
 GRID = 20
 """Losses, edges and tolerances of the enumeration are whole multiples of 1/20."""
@@ -293,8 +294,15 @@ def test_edges_exactly_two_tolerances_apart_leave_two_bands() -> None:
     spec = MeterSpec.uniform(signals=3, edges=[0.1, 0.3], tolerance=0.1, steps=2, delta=0.1)
     assert possible_bands(spec) == 2
     assert possible_bands(spec.with_tolerances([0.10001] * 3)) == 3
-    # A mean of real numbers is rounded, so a hair's breadth is not relied on.
-    assert possible_bands(spec.replace(loss="absolute")) == 3
+
+
+def test_edges_exactly_two_tolerances_apart_are_free_where_losses_are_rounded() -> None:
+    """A hair's breadth before the tolerance a promise is broken: they cost a third more labels."""
+    spec = MeterSpec.uniform(tolerance=0.05, edges=[0.1, 0.2], steps=10, delta=0.05, loss="brier")
+    apart = MeterSpec.uniform(tolerance=0.05, edges=[0.1, 0.3], steps=10, delta=0.05, loss="brier")
+    assert possible_bands(spec) == 2
+    assert broken_from(spec, 0.05) < 0.05 == broken_from(spec.replace(loss="0-1"), 0.05)
+    assert required_labels(spec).labels == required_labels(apart).labels == 1_837
 
 
 def test_the_published_analysis_counts_all_answers() -> None:

@@ -211,18 +211,8 @@ def test_the_lemma_on_concavity_for_many_sizes(labels: int) -> None:
 
 
 @pytest.mark.parametrize("tolerance", [0.5, 0.1, 0.01, 1e-3, 1e-4, 1e-5])
-@pytest.mark.parametrize("ceiling", [None, 0.8])
+@pytest.mark.parametrize("ceiling", [None, 0.8, 0.02, 0.1, 0.3])
 def test_kl_is_taken_at_the_worst_true_loss(tolerance: float, ceiling: float | None) -> None:
-    assert_kl_is_right(tolerance, ceiling)
-
-
-@pytest.mark.parametrize("tolerance", [0.1, 0.01, 1e-3])
-@pytest.mark.parametrize("ceiling", [0.02, 0.1, 0.3])
-def test_kl_is_taken_at_the_ceiling(tolerance: float, ceiling: float) -> None:
-    assert_kl_is_right(tolerance, ceiling)
-
-
-def assert_kl_is_right(tolerance: float, ceiling: float | None) -> None:
     for exponent in (10, 300, 16_000):
         labels = math.ceil(exponent / (2 * tolerance**2))
         truth = oracle.precise_log_kl(labels, tolerance, ceiling)
@@ -261,23 +251,6 @@ def test_a_larger_tolerance_is_easier(
 ) -> None:
     easier = log_tail(bound, labels, tolerance * factor, ceiling)
     assert easier <= log_tail(bound, labels, tolerance, ceiling)
-
-
-@pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("tolerance", [0.004, 0.03, 0.2, 0.7])
-def test_more_labels_are_easier_without_a_ceiling(bound: Bound, tolerance: float) -> None:
-    most = 200 if bound is Bound.CONVEX else 800  # it takes as long for one as others for all
-    assert_falling([log_tail(bound, labels, tolerance) for labels in range(most)])
-
-
-@pytest.mark.verify
-@pytest.mark.parametrize("tolerance", [0.004, 0.03, 0.2, 0.7])
-def test_more_labels_are_easier_up_to_800_in_convex_order(tolerance: float) -> None:
-    assert_falling([log_tail(Bound.CONVEX, labels, tolerance) for labels in range(800)])
-
-
-def assert_falling(values: list[float]) -> None:
-    assert values == sorted(values, reverse=True)
 
 
 @given(st.sampled_from(BOUNDS), st.integers(1, 10**7), tolerances, st.integers(1, 1000))

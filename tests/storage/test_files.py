@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -168,11 +168,8 @@ def test_writers_of_one_journal_at_once(files: Files, place: str) -> None:
         for number in range(10):
             own.append("j.journal", [f"{writer}-{number}"])
 
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
     expected = sorted(f"{writer}-{number}" for writer in range(4) for number in range(10))
     assert sorted(files.lines("j.journal")) == expected
 
@@ -214,11 +211,8 @@ def test_the_total_of_writers_at_once_is_the_largest(files: Files, place: str) -
         for total in range(writer + 1, 41, 4):
             own.append("j.journal", [f"line {total}"], total)
 
-    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(write, range(4)))
     assert files.total("j.journal") == 40
     assert len(files.lines("j.journal")) == 40
 

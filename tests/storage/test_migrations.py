@@ -7,8 +7,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -102,22 +102,13 @@ def test_head_is_the_newest_migration() -> None:
 
 
 def test_many_servers_start_at_once(empty: str) -> None:
-    failed: list[Exception] = []
+    def start(_: int) -> None:
+        opened = Store.open(empty)
+        jobs.install(opened)
+        opened.close()
 
-    def start() -> None:
-        try:
-            opened = Store.open(empty)
-            jobs.install(opened)
-            opened.close()
-        except Exception as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=start) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(start, range(6)))
     opened = Store.open(empty)
     with opened.reading() as books:
         assert set(schema.metadata.tables) <= set(sa.inspect(books.connection).get_table_names())

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -143,11 +144,8 @@ def assert_counted(store: Store, times: int) -> None:
 
 
 def test_four_threads_lose_no_step(store: Store, url: str) -> None:
-    threads = [threading.Thread(target=increment, args=(url, 10)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(increment, [url] * 4, [10] * 4))
     assert_counted(store, 40)
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.limits import USUAL_LIMITS
-from easeml_meter.tables.source import Held
+from easeml_meter.tables.source import USUAL_LIMITS, Held
 
 ENOUGH = 8 << 30
 """Bytes of address space: an attack that works must not take the machine with it."""

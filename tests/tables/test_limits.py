@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,8 @@ from tests.tables.costs import cost_of
 from easeml_meter.errors import InvalidInput, TooLarge
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.validation import Validation
-from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
-from easeml_meter.tables.opening import check_whole, open_raw, open_table
-from easeml_meter.tables.source import Held
+from easeml_meter.tables.opening import check_whole, open_raw, open_table, unpacked
+from easeml_meter.tables.source import USUAL_LIMITS, Held, TableLimits
 
 pytestmark = pytest.mark.usefixtures("apart")
 
@@ -294,3 +295,17 @@ def test_so_many_classes_are_found_in_a_validation_set_and_no_more(tmp_path: Pat
     with pytest.raises(TooLarge, match=r"30 classes given, at most 29 \(setting most_classes of"):
         Validation.open(held(path, TableLimits(most_classes=29)), label="label", loss=loss)
     assert Validation.open(path, label="label", loss=loss).rows == 30
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_what_is_packed_holds_no_more_than_other_files(ending: str, tmp_path: Path) -> None:
+    text = b"label\n" + b"a\n" * (200 << 20)
+    packed = gzip.compress(text, 1) if ending == ".gz" else bytes(pa.compress(text, "zstd"))
+    (tmp_path / f"a.csv{ending}").write_bytes(packed)
+    limits = TableLimits(most_decoded_bytes=32 << 20)
+    bomb = held(tmp_path / f"a.csv{ending}", limits)
+    with pytest.raises(TooLarge, match=f"^a.csv{ending}: .* most_decoded_bytes"):
+        unpacked(bomb)
+    few = replace(bomb, content=gzip.compress(b"label\na\n")) if ending == ".gz" else bomb
+    if few is not bomb:
+        assert open_table(unpacked(few)).in_memory().column("label").to_pylist() == ["a"]

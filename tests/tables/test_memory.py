@@ -30,31 +30,10 @@ def read(data: Any) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     "data",
     [
-        FRAME,
-        FRAME.set_index("id"),
-        FRAME.set_index("id")["prediction"],
-        FRAME.astype({"prediction": "category"}),
-        pl.DataFrame({"id": IDS, "prediction": VALUES}),
-        pa.table({"id": IDS, "prediction": VALUES}),
-        dict(zip(IDS, VALUES, strict=True)),
-    ],
-    ids=["frame", "index", "series", "category", "polars", "arrow", "dict"],
-)
-def test_tables_with_ids(data: Any) -> None:
-    assert read(data) == {"id": IDS, "prediction": VALUES}
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
         pd.Series(VALUES),
         pl.Series(VALUES),
-        np.array(VALUES),
-        np.array(VALUES, object),
         pa.array(VALUES),
         pa.chunked_array([VALUES[:1], VALUES[1:]]),
-        VALUES,
-        tuple(VALUES),
     ],
     ids=lambda data: f"{type(data).__module__}.{type(data).__name__}",
 )
@@ -81,6 +60,15 @@ def test_what_is_masked_is_missing() -> None:
         missing = [None, None] if array.ndim == 2 else None
         assert read(array) == {"prediction": [missing, values[1]]}
         assert read({"a": array[1], "b": array[1]})["prediction"] == [values[1], values[1]]
+
+
+def test_lists_of_ids_are_no_columns_and_those_of_a_set_are() -> None:
+    lists = dict(zip(IDS, SCORES, strict=True))
+    assert read(lists) == {"id": IDS, "prediction": SCORES}
+    mixed = {"id": pd.Series(IDS), "prediction": pl.Series(VALUES)}
+    assert read(mixed) == {"id": IDS, "prediction": VALUES}
+    table = {"row": IDS, "label": VALUES}
+    assert open_table(as_source(table, "rows", a_set=True)).in_memory().to_pydict() == table
 
 
 def test_a_set_keeps_its_order_whatever_the_index_was() -> None:

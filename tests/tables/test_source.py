@@ -18,7 +18,7 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import predictions as module
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.tables import text
+from easeml_meter.tables import table as text
 from easeml_meter.tables.opening import open_raw, open_table
 from easeml_meter.tables.source import Given, Held, for_arrow, source_of
 

@@ -17,7 +17,7 @@ from tests.vault.forging import forged
 
 from easeml_meter.errors import TooLarge, VaultError
 from easeml_meter.tables import apart
-from easeml_meter.tables.limits import USUAL_LIMITS
+from easeml_meter.tables.source import USUAL_LIMITS
 from easeml_meter.vault.inspection import Delivered, Inspected
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import SealedTestSet

@@ -14,7 +14,7 @@ from tests.vault.conftest import Seal
 
 from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.tables.opening import open_table
-from easeml_meter.tables.order import OrderDigest
+from easeml_meter.tables.spelling import OrderDigest
 from easeml_meter.vault import containers, survey
 from easeml_meter.vault.keys import Identity, fingerprint_key
 from easeml_meter.vault.manifest import Column, Manifest

@@ -24,7 +24,7 @@ _COMMANDS = {
     "testset": ("easeml_meter.cli.testsets", "Test sets: add, requests, inputs, notices, fetch."),
     "validation": ("easeml_meter.cli.testsets", "Hand in or replace the validation set."),
     "submit": ("easeml_meter.cli.submissions", "Submit predictions or a model, get an answer."),
-    "gate": ("easeml_meter.cli.gate", "Exit with 6 if a model was told a bad answer."),
+    "gate": ("easeml_meter.cli.gate", "Keep or discard a new version, by two result files."),
     "promote": ("easeml_meter.cli.submissions", "Compare the next models with one that passed."),
     "status": ("easeml_meter.cli.history", "The budget left, all answers so far, what to do now."),
     "history": ("easeml_meter.cli.history", "All answers, test set by test set."),
@@ -103,6 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.MissingParameter as error:
         asked = error.ctx.command_path if error.ctx else "meter"
         _fail(f"{error.format_message().rstrip('.')}: see {asked} --help", 2, "invalid")
+    except click.exceptions.NoArgsIsHelpError as error:  # a group without its command
+        click.echo(error.format_message())
+        code = 0
     except click.ClickException as error:
         _fail(error.format_message(), 2, "invalid")
     except (click.Abort, KeyboardInterrupt):
@@ -121,6 +124,9 @@ def _fail(message: str, code: int, word: str = "failed") -> None:
         line = f"{line[:200]} ... {' '.join(message[-200:].split())}"
     if "--json" in sys.argv:
         line = json.dumps({"error": word, "message": line, "exit_code": code})
+        if "gate" in sys.argv:  # its JSON is one object on stdout, whatever it says
+            click.echo(line)
+            sys.exit(code)
     else:
         line = f"meter: {line}"
     click.echo(line, err=True)

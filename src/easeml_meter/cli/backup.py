@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,10 @@ from easeml_meter.service.actor import SYSTEM
 
 if TYPE_CHECKING:
     from easeml_meter.service.backup import Backup, Contents
-    from easeml_meter.service.restore import Restored
+    from easeml_meter.service.restore import Restoration, Restored
+
+_FEW = 10
+"""Meters that have a line each; of more, those that are alike share one."""
 
 
 @click.command()
@@ -130,11 +134,11 @@ def restore(
             home.prepare()
     # A server that went on answering meanwhile would answer from books that are replaced.
     with alone(database), opened as place:
-        meters = bring_back(SYSTEM, place, source, meter=identifier)
+        brought = bring_back(SYSTEM, place, source, meter=identifier)
         if home is not None and not home.settings.exists():
             with place.store.reading() as books:
                 MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)
-    _echo_restored(meters, as_json=as_json)
+    _echo_restored(brought, as_json=as_json)
 
 
 def _echo_checked(meters: list[Restored], *, as_json: bool) -> None:
@@ -151,39 +155,62 @@ def _echo_checked(meters: list[Restored], *, as_json: bool) -> None:
         ]
         echo_json(shown)
         return
-    for each in meters:
-        click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
+    _echo_meters([(each.name, each.id, each.answers_then) for each in meters], ", sound")
     if not meters:
         click.echo("no meter in it; all else can be restored")
 
 
-def _echo_restored(meters: list[Restored], *, as_json: bool) -> None:
-    if as_json:
-        echo_json([asdict(each) for each in meters])
+def _echo_meters(answers: Sequence[tuple[str, str, int]], end: str = "") -> None:
+    """Print how many answers each meter has, by name and id; of many meters, in one line."""
+    if len(answers) > _FEW:
+        told = sum(each[2] for each in answers)
+        click.echo(f"{len(answers):,} meters: {told:,} answers{end}")
         return
+    for name, identifier, told in answers:
+        click.echo(f"meter {name} ({identifier}): {told} answers{end}")
+
+
+def _echo_restored(found: Restoration, *, as_json: bool) -> None:
+    if as_json:
+        echo_json([asdict(each) for each in found.meters])
+    else:
+        _tell_restored(found.meters)
+    if found.accounts or found.seats:
+        said = f"{found.accounts:,} accounts and {found.seats:,} seats of the backup"
+        why = "this server has accounts of its own: restore into an empty database, or add them"
+        click.echo(f"left out: {said}, as {why}", err=True)
+        raise click.exceptions.Exit(1)
+
+
+def _tell_restored(meters: Sequence[Restored]) -> None:
     if not meters:
         click.echo("no meter was in the backup")
+    same = [each for each in meters if each.witnessed and each.answers_now == each.answers_then]
+    same = same if len(same) > _FEW else []
+    if same:
+        end = f", as when they were backed up ({same[0].backup_at[:19]})"
+        _echo_meters([(each.name, each.id, each.answers_now) for each in same], end)
     for each in meters:
-        click.echo(
-            f"meter {each.name} ({each.id}): {each.answers_then} answers when it was backed up "
-            f"({each.backup_at[:19]}), {each.answers_now} now"
-        )
-        if not each.witnessed:
+        if each not in same:
             click.echo(
-                "warning: there was no journal to compare with: answers given since the backup are "
-                "unknown, and meter audit says so from now on",
-                err=True,
+                f"meter {each.name} ({each.id}): {each.answers_then} answers when it was backed up "
+                f"({each.backup_at[:19]}), {each.answers_now} now"
             )
+    if unknown := [each.name for each in meters if not each.witnessed]:
+        more = f" and {len(unknown) - _FEW:,} more" if unknown[_FEW:] else ""
+        click.echo(
+            f"warning: {', '.join(unknown[:_FEW])}{more}: there was no journal to compare with: "
+            "answers given since the backup are unknown, and meter audit says so from now on",
+            err=True,
+        )
 
 
 def _echo_backup(contents: Contents, out: Path, key: Path | None, *, as_json: bool) -> None:
-    """Say what is in a backup; `key` is the one that is not."""
     if as_json:
         shown = asdict(contents) | {"members": len(contents.members)}
         echo_json({"file": str(out), **shown})
         return
-    for each in contents.meters:
-        click.echo(f"meter {each.name} ({each.id}): {each.answers} answers")
+    _echo_meters([(each.name, each.id, each.answers) for each in contents.meters])
     if not contents.meters:
         click.echo("no meter yet: accounts only")
     for name in contents.missing:

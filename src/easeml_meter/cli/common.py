@@ -127,7 +127,9 @@ def _place(
             raise invalid("place", "a folder and a server", "give -C FOLDER or --server URL")
         if folder_typed:
             server = None
-    meter = meter or root.params.get("meter_name")
+    named = root.get_parameter_source("meter_name") is ParameterSource.COMMANDLINE
+    if server is not None or named:  # in a folder, METER_NAME is that of another meter
+        meter = meter or root.params.get("meter_name")
     return MeterPlace(folder or Path(), server, meter, ca or root.params.get("ca"))
 
 
@@ -141,6 +143,16 @@ def tenant_option(command: Command) -> Command:
 def json_option(command: Command) -> Command:
     """Add --json."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def meter_options(command: Command) -> Command:
+    """Add `place_options` and --json."""
+    return place_options(json_option(command))
+
+
+def account_options(command: Command) -> Command:
+    """Add `server_options` and --json."""
+    return server_options(json_option(command))
 
 
 def chart_option(command: Command) -> Command:
@@ -189,7 +201,11 @@ def open_meter(place: MeterPlace) -> MeterVerbs:
 
     # Whoever uses a folder says of which team they are, as they say in which role.
     tenant = click.get_current_context().params.get("tenant") or 1
-    return Meter.open(place.folder, role=role, tenant=tenant)
+    meter = Meter.open(place.folder, role=role, tenant=tenant)
+    here = meter.workspace.read_state().meter.name
+    if place.meter not in (None, here):
+        raise invalid("meter", place.meter, f"the one in this folder is {here!r}")
+    return meter
 
 
 def role_here(place: MeterPlace) -> Role | None:
@@ -261,22 +277,23 @@ def seal_step(spec: MeterSpec) -> str:
 
 def validate_step(spec: MeterSpec) -> str:
     """Return how to hand in a validation set."""
-    return f"validation set DATA --{_needed(spec)} COLUMN{_cluster(spec)}"
-
-
-def _needed(spec: MeterSpec) -> str:
-    return "id" if spec.takes_scores else "label"
+    needed = "id" if spec.takes_scores else "label"
+    return f"validation set DATA --{needed} COLUMN{_cluster(spec)}"
 
 
 def _cluster(spec: MeterSpec) -> str:
     return " --cluster COLUMN" if spec.clusters else ""
 
 
-def submit_step(spec: MeterSpec) -> str:
-    """Return how to submit: a model, where developers have no inputs to predict on."""
+def submit_step(spec: MeterSpec, *, fresh: bool = False) -> str:
+    """Return how to submit: a model, where developers have no inputs to predict on.
+
+    `fresh`: to a test set without an answer, where the first model may be that to compare with.
+    """
     if spec.inputs == "hidden" and spec.models:
         return "submit --onnx MODEL"
-    return "submit --test PREDICTIONS --validation PREDICTIONS --model NAME"
+    first = " --baseline" if fresh and spec.compares else ""
+    return f"submit --test PREDICTIONS --validation PREDICTIONS --model NAME{first}"
 
 
 def print_rich(*items: Any) -> None:
@@ -299,7 +316,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     # A script has nobody to ask, and silence is no consent.
     if not at_terminal():
-        raise MeterError("nothing was done: this cannot be undone; confirm it with --yes")
+        raise MeterError(f"nothing was done: {question} Confirm it with --yes")
     if not click.confirm(question, default=False):
         raise MeterError("nothing was done: it was not confirmed")
 

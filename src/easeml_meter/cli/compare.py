@@ -10,24 +10,24 @@ import click
 
 from easeml_meter.cli.common import PATH, chart_option, echo_json, json_option, save_chart
 from easeml_meter.cli.plan import spec_from
-from easeml_meter.cli.questions import numbers
+from easeml_meter.cli.questions import meter_options, retyped
+from easeml_meter.core.questions.asking import OF_METERS
+from easeml_meter.core.questions.labels import plan_labels
 from easeml_meter.errors import invalid
-from easeml_meter.spec import METERS, MeterSpec, Protocol
+from easeml_meter.spec import METERS, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.comparison import Form, MeterPrices, Setting
     from easeml_meter.core.questions.reasons import Reasons
 
 _TOML = Path("meter.toml")
+_COMPARED = {
+    *("labels", "steps", "signals", "edges", "tolerance", "delta", "confidence", "ceiling")
+}
 
 
 @click.command()
-@click.option("--steps", type=int, help="Number of promised answers, T.")
-@click.option("--signals", type=int, help="Number of equally wide bands, m.")
-@click.option("--edges", help="Inner edges of the bands. Default: as meter plan.")
-@click.option("--tolerance", help="One number (k times it for band k), or a list.")
-@click.option("--delta", type=float, help="Probability that the promise may fail. Default: 0.01.")
-@click.option("--ceiling", type=float, help="Ceiling of that column. Default: 0.1.")
+@meter_options
 @click.option("--price", type=float, help="Price of one label, to show what they cost.")
 @chart_option
 @click.option(
@@ -45,10 +45,12 @@ def compare(*, why: bool, path: Path | None, as_json: bool, **options: Any) -> N
     """Compare one meter's forms, and all meters: what each needs, and what it asks of you.
 
     Uniform meters use a single tolerance for all bands. Nonuniform ones use 1, 2, .. m times it,
-    band by band, as in the paper's evaluation.
+    band by band, as in the paper's evaluation. With --labels, the forms are compared by what they
+    promise on average of a model that does not overfit.
 
     \b
     Examples:
+      meter compare --labels 1000
       meter compare --steps 20 --tolerance 0.05
       meter compare --why --steps 10 --tolerance 0.01
       meter compare --why --spec meter.toml
@@ -58,19 +60,21 @@ def compare(*, why: bool, path: Path | None, as_json: bool, **options: Any) -> N
         return
     if path is not None:
         raise invalid("spec", str(path), "only with --why")
-    for name in ("steps", "tolerance"):
-        if options[name] is None:
-            raise invalid(name, None, f"give --{name}, or --why for the meter of a meter.toml")
+    if options["tolerance"] is None and options["labels"] is None:
+        raise invalid("labels", None, "give --labels or --tolerance, or --why for a meter.toml")
+    for name in sorted({each.name for each in OF_METERS} - _COMPARED):
+        if options[name] not in (None, False):
+            raise invalid(name.replace("_", "-"), options[name], "only with --why")
     _compare(options, as_json=as_json)
 
 
 def _explain(path: Path | None, options: dict[str, Any], *, as_json: bool) -> None:
     from easeml_meter.core.questions.reasons import reasons
 
-    for name in ("signals", "ceiling", "price", "chart"):
+    for name in ("labels", "price", "chart"):
         if (value := options.pop(name)) is not None:
             raise invalid(name, value, "not with --why")
-    given = options["steps"] is not None or options["tolerance"] is not None
+    given = bool(retyped(options))
     if path is None and not given and _TOML.is_file():
         path = _TOML
     found = reasons(spec_from(path, None, options))
@@ -87,21 +91,29 @@ def _compare(options: dict[str, Any], *, as_json: bool) -> None:
     steps, price, chart = options["steps"], options["price"], options["chart"]
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise invalid("price", price, "an amount of money, 0 or more")
-    given = numbers("tolerance", options["tolerance"])
-    spec = MeterSpec.uniform(
-        signals=options["signals"],
-        tolerance=given[0] if len(given) == 1 else given,
-        edges=None if options["edges"] is None else numbers("edges", options["edges"]),
-        steps=steps,
-        delta=0.01 if options["delta"] is None else options["delta"],
-    )
-    if len(given) == 1:
+    ceiling = 0.1 if options["ceiling"] is None else options["ceiling"]
+    described = {each.name: options[each.name] for each in OF_METERS} | {"ceiling": None}
+    spec = spec_from(None, options["labels"], described)
+    labels, given = options["labels"], list(spec.tolerances)
+    if options["tolerance"] is None or "," not in options["tolerance"]:
         given = [given[0] * (k + 1) for k in range(spec.signals)]
+    if labels is not None:
+        if chart is not None or options["tolerance"] is not None:
+            raise invalid("labels", labels, "without --chart and --tolerance")
+        spec = plan_labels(spec, labels, steps).spec
+        forms = comparison.compare_forms(spec, ceiling, labels)
+        if as_json:
+            recommended = forms.recommended.name
+            echo_json({"forms": [each.to_dict() for each in forms], "recommended": recommended})
+        else:
+            _show_forms(forms, price, labels)
+        return
+    steps = spec.steps
     setting = comparison.Setting(
         signals=spec.signals,
         tolerances=tuple(given),
         delta=spec.delta,
-        ceiling=0.1 if options["ceiling"] is None else options["ceiling"],
+        ceiling=ceiling,
         edges=spec.edges,
     )
     forms = comparison.compare_forms(
@@ -113,48 +125,50 @@ def _compare(options: dict[str, Any], *, as_json: bool) -> None:
         drawn = labels_svg(grid, comparison.labels_by_steps(setting, grid), steps)
         save_chart(chart, "Labels against answers", drawn)
     if as_json:
+        prices = [{} if price is None else {"cost": each.plan.labels * price} for each in forms]
         data = {
-            "forms": [_form_dict(form, price) for form in forms],
+            "forms": [each.to_dict() | cost for each, cost in zip(forms, prices, strict=True)],
             "recommended": forms.recommended.name,
             "meters": [_comparison_dict(row, price) for row in rows],
         }
         echo_json(data)
     else:
-        _show_forms(forms, setting, price)
+        _show_forms(forms, price)
         _show_comparison(rows, setting, price)
         if chart is not None:
             click.echo(f"chart written to {chart}")
 
 
-def _form_dict(form: Form, price: float | None) -> dict[str, Any]:
-    cost = {} if price is None else {"cost": form.plan.labels * price}
-    return {**form.to_dict(), **cost}
-
-
-def _show_forms(forms: tuple[Form, ...], setting: Setting, price: float | None) -> None:
+def _show_forms(forms: tuple[Form, ...], price: float | None, labels: int | None = None) -> None:
     from rich.console import Console
     from rich.table import Table
 
     from easeml_meter.core.questions.comparison import recommended
+    from easeml_meter.stats.rounding import at_most
 
     console = Console(highlight=False)
-    plan = forms[0].plan
+    plan = next(form.plan for form in forms if form.name == "consistent")
+    have = "" if labels is None else f"{labels:,} labels, "
     console.print(
-        f"{plan.spec.steps:,} steps, tolerance {setting.tolerances[0]:g}, delta {setting.delta:g}, "
-        f"bands: {plan.question.facts['bands']}\n",
+        f"{have}{plan.spec.steps:,} steps, tolerance {at_most(plan.spec.tolerances[0])}, "
+        f"delta {plan.spec.delta:g}, bands: {plan.question.facts['bands']}\n",
         soft_wrap=True,
     )
     best = recommended(forms)
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
     table.add_column("one meter, its forms", no_wrap=True)
-    for heading in ["labels", *(["cost"] if price is not None else [])]:
+    cost = ["cost"] if price is not None else []
+    for heading in ["labels" if labels is None else "tolerance", *cost, "points"]:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("what it asks of you")
     for form in forms:
-        cost = [] if price is None else [f"{form.plan.labels * price:,.2f}"]
+        first = f"{form.plan.labels:,}" if labels is None else at_most(form.plan.spec.tolerances[0])
+        paid = [] if price is None else [f"{form.plan.labels * price:,.2f}"]
+        points = f"+ {form.plan.question.promised_points}"
         style = "bold green" if form is best else None
-        table.add_row(form.name, f"{form.plan.labels:,}", *cost, form.asks, style=style)
+        table.add_row(form.name, first, *paid, points, form.asks, style=style)
     console.print(table)
+    console.print("points: what an answer adds to the validation error, where nothing overfits")
     console.print(f"\nRecommended: {best.name}, {best.plan.labels:,} labels\n")
 
 

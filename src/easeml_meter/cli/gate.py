@@ -1,87 +1,132 @@
-"""`meter gate`: an exit code by what was told of a model."""
+"""`meter gate`: keep or discard a new version, by two result files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from io import TextIOWrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import (
-    PATH,
-    Command,
-    MeterPlace,
-    echo_json,
-    json_option,
-    open_meter,
-    place_options,
-    tenant_option,
-)
+from easeml_meter.cli.common import PATH, echo_json, json_option
+from easeml_meter.errors import MeterError, invalid
 
 if TYPE_CHECKING:
-    from easeml_meter.core.gate import GateVerdict
+    from easeml_meter.client.gate import Gate
 
-
-def gate_options(command: Command) -> Command:
-    """Add the options of a gate, and of what it writes."""
-    for option in reversed(
-        (
-            click.option(
-                "--fail-above",
-                type=int,
-                metavar="BAND",
-                help="Exit with 6 if the answer is a higher band, or none.",
-            ),
-            click.option(
-                "--most-loss",
-                type=float,
-                metavar="LOSS",
-                help="Exit with 6 unless the true loss is promised to be at most this.",
-            ),
-            click.option("--summary", type=PATH, help="Write Markdown, for a pull request."),
-            click.option("--junit", type=PATH, help="Write a JUnit report."),
-        )
-    ):
-        command = option(command)
-    return command
+NOT_GOOD_ENOUGH = 6
+_AGAIN = "call again with the same --name"
 
 
 @click.command()
-@click.option("--model", required=True, help="Name of the model, as it was submitted.")
-@gate_options
-@tenant_option
-@place_options
+@click.argument("old", type=PATH, required=False)
+@click.argument("new", type=PATH, required=False)
+@click.option("--name", help="Name of NEW: a commit, a hash. Default: every call is a new look.")
+@click.option("--old-name", metavar="MODEL", help="Name of OLD. Default: the model to beat.")
+@click.option("--ledger", type=PATH, help="Default: gate.jsonl.")
+@click.option("--looks", type=int, metavar="N", help="How many answers. Default: no end.")
+@click.option("--confidence", metavar="95", help="How sure all keeps are together. Default: 90.")
+@click.option("--scores", is_flag=True, help="Cases have scores from 0 to 1, or of --range.")
+@click.option("--vote", is_flag=True, help="The majority of the runs of a case counts.")
+@click.option("--lower-is-better", is_flag=True)
+@click.option("--range", metavar="0,10", help="The least and the most that scores can be.")
+@click.option("--missing", metavar="wrong", help="Cases that NEW lacks count as wrong.")
+@click.option("--id", metavar="COLUMN", help="Column of ids.")
+@click.option("--score", metavar="COLUMN", help="Column of scores.")
+@click.option("--cluster", metavar="COLUMN", help="Cases that belong together, with --scores.")
+@click.option("--not-worse", metavar="2%", help="Ask whether NEW is worse than --reference.")
+@click.option("--reference", metavar="MODEL", help="The model in OLD, always the same.")
+@click.option("--better-by", metavar="2%", help="Ask for a gain of more than this.")
+@click.option("--at-least", metavar="80%", help="Ask for more than this, without OLD.")
+@click.option("--fresh", is_flag=True, help="These are other cases: a test set of its own.")
+@click.option("--joined", is_flag=True, help="Cases joined; no result has chosen which.")
+@click.option("--again", is_flag=True, help="Ask a name anew. Charged.")
+@click.option("--new", "first", is_flag=True, help="Make the ledger in continuous integration.")
+@click.option("--sealed", is_flag=True, help="Whatever is wrong with NEW is a discard. Charged.")
+@click.option("--advise", is_flag=True, help="Exit with 0 also for a discard. Charged.")
+@click.option("--by-hand", is_flag=True, help="Let a keep against another model exit with 0.")
+@click.option("--void", type=int, metavar="LOOK", help="Take a promise back, with --reason.")
+@click.option("--reason", metavar="TEXT")
 @json_option
-def gate(model: str, tenant: int | None, place: MeterPlace, as_json: bool, **options: Any) -> None:
-    """Let a model pass by what was told of it: free, and repeatable.
+def gate(old: Path | None, new: Path | None, *, as_json: bool, **options: Any) -> None:
+    """Keep or discard: is NEW better than OLD, for the whole loop?
 
-    At a meter that asks a condition, such as "n > 0.8 +/- 0.01", no option is needed.
+    Result files are JSON, JSON Lines, CSV or Parquet: an id and a score for each case. The first
+    look makes the ledger; settings are fixed by it. Without files: what was kept, what is left.
 
-    Exit code 0: it passes. 6: it does not, or there is no reading to go by. 4: nothing was told
-    of it yet.
+    Exit code 0: keep. 6: discard. 3: spent. 2: wrong input; nothing was used.
     """
-    from easeml_meter.core.gate import Gate
+    from easeml_meter.client.gate import Gate
 
-    # A gate looks at an answer that was given: however often a pipeline runs, nothing is charged.
-    wanted = Gate(options["fail_above"], options["most_loss"])
-    verdict = open_meter(place).gate(model, wanted, tenant=tenant)
+    one_look = ("name", "old_name", "fresh", "joined", "again")
+    of_look = {name: options.pop(name) for name in one_look}
+    others = ("ledger", "first", "advise", "by_hand", "void", "reason")
+    ledger, first, advise, by_hand, void, reason = map(options.pop, others)
+    folder = click.get_current_context().find_root().params.get("folder") or Path()
+    asked = Gate(ledger or folder / "gate.jsonl", **options)
+    if void is not None or old is None:
+        _look_back(asked, void, reason, as_json=as_json)
+        return
+    # What a terminal cannot show must not stop an answer that is charged.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    # In continuous integration a ledger that was not fetched would begin at the full share again.
+    allowed = first or not os.environ.get("CI")
+    answer = asked.ask(old, new, first=allowed, **of_look)
+    good = advise or (answer.yes and (by_hand or not answer.by_hand))
+    code = 0 if good else NOT_GOOD_ENOUGH
+    try:
+        if answer.note:
+            click.echo(answer.note, err=True)
+        if as_json:
+            echo_json(asdict(answer) | {"exit_code": code})
+        else:
+            _tell(answer.answer, answer.text)
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, a pipe that was closed: that is no keep
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if code == 0:
+            raise MeterError(
+                f"the answer could not be shown ({error.strerror}): {_AGAIN}"
+            ) from None
+    click.get_current_context().exit(code)
+
+
+def _tell(word: str, lines: Sequence[str]) -> None:
+    for first, line in zip((word, *[""] * len(lines)), lines, strict=False):
+        click.echo(f"{first:<10}{line}")
+
+
+def _look_back(asked: Gate, void: int | None, reason: str | None, *, as_json: bool) -> None:
+    """Void a look, or show where the ledger stands."""
+    if void is not None:
+        if not reason:
+            raise invalid("reason", reason, "--reason TEXT says why the look is void")
+        model = asked.void(void, reason)
+        said = f"look {void}: {reason}. It stays counted and promises nothing."
+        if as_json:
+            echo_json({"void": void, "reason": reason, "model_to_beat": model})
+        else:
+            _tell("void", (said, f"The model to beat is {model}."))
+        return
+    status = asked.status()
+    text = status.pop("text")
     if as_json:
-        echo_json(verdict.to_dict())
-    close(verdict, options, shown=not as_json)
-
-
-def close(verdict: GateVerdict, options: Mapping[str, Any], *, shown: bool) -> None:
-    """Show and write what was asked for, and exit with 6 if the model does not pass."""
-    from easeml_meter.core.gate import CLOSED
-    from easeml_meter.report import gate as written
-
-    if shown:
-        click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
-    if options["summary"] is not None:
-        # A runner's summary file is shared by all steps of its job.
-        with options["summary"].open("a", encoding="utf-8") as file:
-            file.write(written.markdown(verdict))
-    if options["junit"] is not None:
-        options["junit"].write_text(written.junit(verdict), encoding="utf-8")
-    if not verdict.passed:
-        click.get_current_context().exit(CLOSED)
+        echo_json(status)
+        return
+    kept = f"{len(status['kept'])} of {status['answers']} said yes"
+    names = f": {', '.join(status['kept'][-5:])}" if status["kept"] else ""
+    beat = status["model_to_beat"]
+    _tell(
+        "gate",
+        (
+            f"{kept}{names}." + (f" The model to beat is {beat}." if beat else ""),
+            text,
+            f"Head {status['head']}.",
+        ),
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -22,26 +23,59 @@ from easeml_meter.cli.common import (
     role_here,
     tenant_option,
 )
-from easeml_meter.errors import invalid
+from easeml_meter.cli.verdicts import close, gate_options
+from easeml_meter.errors import Denied, invalid
 from easeml_meter.report.words import shown
 
 if TYPE_CHECKING:
     from easeml_meter.core.views import SessionView
+    from easeml_meter.meter import MeterVerbs
 
 
 @click.command()
+@click.option("--model", help="Exit with 6 unless this model passes, by its newest answer.")
+@gate_options
 @tenant_option
 @place_options
 @json_option
-def status(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
-    """Show the budget left, all answers so far, and what to do now."""
-    view = open_meter(place).status(tenant=tenant)
+def status(
+    model: str | None, tenant: int | None, place: MeterPlace, as_json: bool, **options: Any
+) -> None:
+    """Show the budget left, all answers so far, and what to do now.
+
+    With --model: whether it passes, free and repeatable. Exit code 0: it does. 6: it does not. 4:
+    nothing was answered yet. Where the answers are pass and fail, no other option is needed.
+    """
+    meter = open_meter(place)
+    if model is not None:
+        _passes(meter, model, tenant, options, as_json=as_json)
+        return
+    if given := next((name for name, value in options.items() if value is not None), None):
+        raise invalid(given.replace("_", "-"), str(options[given]), "only with --model NAME")
+    view = meter.status(tenant=tenant)
     if as_json:
         echo_json(view.to_dict())
-    else:
-        from easeml_meter.report.terminal import session_terminal
+        return
+    from easeml_meter.report.terminal import session_terminal
 
-        print_rich(session_terminal(view, role_here(place)))
+    print_rich(session_terminal(view, role_here(place)))
+    with suppress(Denied):  # labelers alone are told, and a folder refuses such rows
+        for each in meter.notices() if place.server else ():
+            here = each["generation"] == view.generation and each["validation_set"]
+            if here and each["rows_shared"]:
+                click.echo(f"note: {each['sentence']}")
+
+
+def _passes(
+    meter: MeterVerbs, model: str, tenant: int | None, options: Mapping[str, Any], *, as_json: bool
+) -> None:
+    """Exit by an answer that was given: however often a pipeline runs, nothing is charged."""
+    from easeml_meter.core.gate import Gate
+
+    verdict = meter.gate(model, Gate(options["fail_above"], options["most_loss"]), tenant=tenant)
+    if as_json:
+        echo_json(verdict.to_dict())
+    close(verdict, options, shown=not as_json)
 
 
 @click.command()
@@ -75,7 +109,11 @@ def _in_a_row(views: Sequence[SessionView]) -> list[SessionView]:
     return joined
 
 
+_ENDINGS = {"html": ".html", "svg": ".svg", "badge": ".svg", "shields": ".json"}
+
+
 @click.command()
+@click.argument("file", type=PATH, required=False)
 @click.option("--html", type=PATH, help="One self-contained page.")
 @click.option("--svg", type=PATH, help="The meter, step by step.")
 @click.option("--badge", type=PATH, help="The last answer as a badge (svg).")
@@ -85,17 +123,24 @@ def _in_a_row(views: Sequence[SessionView]) -> list[SessionView]:
 @place_options
 @json_option
 def report(
+    file: Path | None,
     place: MeterPlace,
     tenant: int | None,
     generation: int | None,
     as_json: bool,
     **outputs: Path | None,
 ) -> None:
-    """Draw the answers of a test set: --html, --svg, --badge, --shields."""
+    """Draw the answers of a test set: to FILE, or --html, --svg, --badge, --shields."""
     from easeml_meter.report.badges import badge_json, badge_svg
     from easeml_meter.report.meter import meter_svg
     from easeml_meter.report.page import html_page
 
+    if file is not None:
+        kind = next((kind for kind, each in _ENDINGS.items() if each == file.suffix.lower()), None)
+        outputs |= {kind or "html": file}
+    for kind, path in outputs.items():
+        if path is not None and path.suffix.lower() != _ENDINGS[kind]:
+            raise invalid(kind, str(path), f"a file name that ends in {_ENDINGS[kind]}")
     if not any(outputs.values()):
         needed = "give --html, --svg, --badge or --shields with a file name"
         raise invalid("report", "no output", needed)
@@ -179,10 +224,23 @@ def _details(details: dict[str, Any]) -> str:
 
 
 @click.command()
+@click.argument("ledger", type=PATH, required=False)
+@click.option("--head", metavar="HEX", help="Find the line of a gate's ledger with this head.")
 @place_options
 @json_option
-def audit(place: MeterPlace, as_json: bool) -> None:
-    """Verify the chain of everything that was disclosed. Exit code 1: something does not match."""
+def audit(ledger: Path | None, head: str | None, place: MeterPlace, as_json: bool) -> None:
+    """Verify the chain of all answers: of this meter, or of LEDGER, that of a gate.
+
+    Exit code 1: something does not match.
+    """
+    own = place.folder / "gate.jsonl"
+    if place.server is None and own.exists() and not (place.folder / ".meter").exists():
+        ledger = ledger or own
+    if ledger is not None:
+        _audit_gate(ledger, head, as_json=as_json)
+        return
+    if head is not None:
+        raise invalid("head", head[:40], "with the LEDGER of a gate")
     found = open_meter(place).audit()
     if as_json:
         links = [
@@ -195,13 +253,31 @@ def audit(place: MeterPlace, as_json: bool) -> None:
             }
             for link in found.links
         ]
-        echo_json({"sound": not found.problems, "problems": found.problems, "links": links})
+        said = {"problems": found.problems, "restored": found.restored}
+        echo_json({"sound": found.sound, **said, "links": links})
     else:
         for link in found.links:
             click.echo(f"{link.number:4} {link.at[:19]} {link.event}{_details(link.details)}")
         for problem in found.problems:
             click.echo(f"problem: {problem}")
-        click.echo("the chain is sound" if not found.problems else "the chain is NOT sound")
+        for line in found.restored:
+            click.echo(f"note: {line}")
+        click.echo(f"the chain {found.state if found.problems else f'is {found.state}'}")
         click.echo(f"Next: {_MEND if found.problems else _KEEP}")
     if found.problems:
+        raise click.exceptions.Exit(1)
+
+
+def _audit_gate(path: Path, head: str | None, *, as_json: bool) -> None:
+    from easeml_meter.client.gate import BrokenLedger, Gate
+
+    try:
+        looks, problems = Gate(path).audit(head), []
+    except BrokenLedger as broken:
+        looks, problems = None, [str(broken)]
+    if as_json:
+        echo_json({"sound": not problems, "looks": looks, "problems": problems})
+    else:
+        click.echo(f"problem: {problems[0]}" if problems else f"the chain is sound: {looks} looks")
+    if problems:
         raise click.exceptions.Exit(1)

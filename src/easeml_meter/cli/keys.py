@@ -21,10 +21,11 @@ from easeml_meter.cli.common import (
     used_server,
     write_privately,
 )
+from easeml_meter.cli.lazy import HelpfulGroup
 from easeml_meter.service.actor import SYSTEM
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def key() -> None:
     """Keys that sealed test sets are opened with: make one, or change that of a meter."""
 

@@ -12,32 +12,29 @@ import click
 
 from easeml_meter.cli.common import PATH, echo_json, json_option, print_rich
 from easeml_meter.cli.lazy import LazyGroup
-from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
-    from easeml_meter.lab.results import Report
+    from easeml_meter.lab.figures import Report
 
 _COMMANDS = {
     "figures": ("easeml_meter.cli.lab", "Redraw the paper's evaluation and check its claims."),
+    "paper": ("easeml_meter.cli.lab", "The paper's meters beside ours: names, labels, commands."),
     "coverage": ("easeml_meter.cli.lab_simulation", "How often a developer breaks the promise."),
     "limit": ("easeml_meter.cli.lab_simulation", "The fewest labels that withstand an attack."),
     "misuse": ("easeml_meter.cli.lab_simulation", "What happens when assumptions are broken."),
 }
 
 
-@click.group(cls=LazyGroup, lazy=_COMMANDS, invoke_without_command=True)
-@click.pass_context
-def lab(context: click.Context) -> None:
+@click.group(cls=LazyGroup, lazy=_COMMANDS)
+def lab() -> None:
     """Attack the promise with simulated developers, and redraw the paper's evaluation."""
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
 
 
 @click.command()
-@click.option("--out", type=PATH, help="Folder to write to; needed.")
+@click.option("--out", type=PATH, default="figures", help="Folder to write to (figures).")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this figure. Repeatable.")
 @json_option
-def figures(out: Path | None, only: tuple[str, ...], as_json: bool) -> None:
+def figures(out: Path, only: tuple[str, ...], as_json: bool) -> None:
     """Draw every figure of the paper's evaluation, and check every claim and number.
 
     Writes NAME.svg, NAME.png and NAME.csv for each figure, then numbers.csv, claims.csv,
@@ -48,8 +45,6 @@ def figures(out: Path | None, only: tuple[str, ...], as_json: bool) -> None:
     """
     from easeml_meter.lab.figures import FIGURES, draw
 
-    if out is None:
-        raise invalid("out", None, "name a folder: meter lab figures --out figures")
     names = only or tuple(FIGURES)
     with _progress(len(set(names)) + 1) as show:
         report = draw(out, names, show)
@@ -57,6 +52,30 @@ def figures(out: Path | None, only: tuple[str, ...], as_json: bool) -> None:
         echo_json(report.to_json())
     else:
         _show(report, out)
+
+
+@click.command()
+@json_option
+def paper(as_json: bool) -> None:
+    """Show each meter of the paper, its labels and ours, and the command that plans it.
+
+    Ten answers within 0.01 and delta = 0.01, five equally wide bands, as in the paper's examples.
+    """
+    from easeml_meter.lab.numbers import side_by_side
+
+    rows = side_by_side()
+    if as_json:
+        echo_json(rows)
+        return
+    shape = "{:24} {:>6} {:>11} {:>8}  {}"
+    click.echo(shape.format("in the paper", "labels", "its formula", "here", "called here"))
+    for row in rows:
+        if "labels" in row:
+            numbers = row["printed"], f"{row['formula']:,}", f"{row['labels']:,}"
+            click.echo(shape.format(row["paper"], *numbers, row["here"]))
+        else:
+            click.echo(row["paper"])
+        click.echo(f"  {row['command']}")
 
 
 @contextmanager
@@ -84,8 +103,8 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
 def _show(report: Report, out: Path) -> None:
     from rich.table import Table
 
-    from easeml_meter.lab.page import tally
-    from easeml_meter.lab.verdicts import ClaimVerdict
+    from easeml_meter.lab.figures import tally
+    from easeml_meter.lab.numbers import ClaimVerdict
 
     colours = {ClaimVerdict.ROUGHLY: "yellow", ClaimVerdict.FAILS: "red"}
     findings = [
@@ -109,5 +128,5 @@ def _show(report: Report, out: Path) -> None:
         for number in report.numbers:
             if number.verdict is verdict:
                 said = f"{number.printed} ({number.what}): {number.shown}"
-                table.add_row(str(verdict), number.places[0], said, style=colour)
+                table.add_row(str(verdict), number.places.split()[0], said, style=colour)
     print_rich(table, f"written to {out / 'index.html'}")

@@ -25,15 +25,13 @@ from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
-    from easeml_meter.lab.simulation.coverage import Advance, Coverage
-    from easeml_meter.lab.simulation.limit import Limit
+    from easeml_meter.lab.simulation.coverage import Advance, Coverage, Limit
 
-_NOT_OF_THE_METER = {"labels", "path", "as_json", "as_toml"}
+_NOT_OF_THE_METER = {"hidden", "labels", "validation", "rows", "path", "as_json", "as_toml"}
 _world_option = click.option("--world", help="coins, correlated or graded. Default: by the loss.")
 
 
 def _meter_options(command: Command) -> Command:
-    """Add the options of `meter plan` that describe a meter."""
     wanted = [each for each in planning.plan.params if each.name not in _NOT_OF_THE_METER]
     for option in reversed(wanted):
         command = _again(option)(command)
@@ -43,8 +41,6 @@ def _meter_options(command: Command) -> Command:
 
 
 def _again(option: click.Parameter) -> Callable[[Command], Command]:
-    """Add an option that another command has."""
-
     def add(command: Command) -> Command:
         # What click.option does after it has built the option.
         command.__dict__.setdefault("__click_params__", []).append(option)
@@ -54,8 +50,6 @@ def _again(option: click.Parameter) -> Callable[[Command], Command]:
 
 
 def _run_options(runs: int) -> Callable[[Command], Command]:
-    """Add what all simulations share."""
-
     def add(command: Command) -> Command:
         for option in (
             click.option("--jobs", type=int, help="Processes. Default: one for each processor."),
@@ -69,7 +63,6 @@ def _run_options(runs: int) -> Callable[[Command], Command]:
 
 
 def _spec(path: Path | None, options: dict[str, Any]) -> MeterSpec:
-    """Read the meter of a file, or the one that the options describe, whatever it asks."""
     asked = None if path is not None else meter_asked(options)
     return planning.spec_from(path, None, options) if asked is None else asked
 
@@ -209,8 +202,7 @@ def limit(
     Searches for the smallest test set on which the best attack stays below delta. The plan is a
     proof against all attacks; the ratio shows how far it is from what is known to be necessary.
     """
-    from easeml_meter.lab.simulation.coverage import workers
-    from easeml_meter.lab.simulation.limit import find_limit
+    from easeml_meter.lab.simulation.coverage import find_limit, workers
 
     _check(runs, jobs)
     about = {name: rest.pop(name) for name in ("seed", "world")}

@@ -4,63 +4,83 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from easeml_meter.checks import read_confidence
 from easeml_meter.cli.common import (
     HONOUR,
-    PATH,
     MeterPlace,
+    account_options,
     at_terminal,
     confirm,
     connected,
     echo_either,
     echo_json,
-    json_option,
+    meter_options,
     next_step,
     open_meter,
-    place_options,
     seal_step,
-    server_options,
     validate_step,
 )
+from easeml_meter.cli.plan import plan_options, planned, show_plan
+from easeml_meter.cli.questions import WHOLE, meter_asked, retyped
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.service.meters import check_new, classes_open
 from easeml_meter.service.place import Home
+from easeml_meter.spec import DEFAULT_STEPS, MeterSpec
 
 if TYPE_CHECKING:
     from easeml_meter.core.views import Consequence
-    from easeml_meter.spec import MeterSpec
 
 
 @click.command()
-@click.option("--spec", "path", type=PATH, help="The meter.toml to start from.")
+@plan_options
 @click.option("--name", help="Name of the meter. Default: the folder's; required on a server.")
 @click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
-@place_options
-@json_option
-def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_json: bool) -> None:
-    """Make a meter in a folder or on a server, from a meter.toml or by questions at a terminal.
+@meter_options
+def init(
+    *,
+    path: Path | None,
+    name: str | None,
+    yes: bool,
+    place: MeterPlace,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Make a meter in a folder or on a server: of options as of meter plan, or of a meter.toml.
 
-    Shows the plan before anything is written: how many labels every test set will need.
+    Shows the plan before anything is written. Alone, it asks how many labels can stay hidden.
+
+    \b
+    Examples:
+      meter init --labels 500
+      meter init --steps 20 --tolerance 0.05 --confidence 95
     """
-    from easeml_meter.cli.plan import show_plan
+    from easeml_meter.core.questions.labels import from_tables
     from easeml_meter.core.questions.planning import labels_needed, plan_of
     from easeml_meter.meter import Meter
     from easeml_meter.service.meters import check_meter
-    from easeml_meter.spec import MeterSpec
 
-    folder = place.folder
-    if path is None and (folder / "meter.toml").is_file():
+    folder, typed = place.folder, bool(retyped(options))
+    inputs = "public" if place.server is None else "hidden"
+    if path is None and not typed and (folder / "meter.toml").is_file():
         path = folder / "meter.toml"
-    if path is not None:
-        spec = MeterSpec.read(path)
+    answer = "size"
+    if typed:
+        found, answer = planned(path, options)
+        asked = found.meter or meter_asked(options, found)
+        if asked is None:
+            raise AssertionError("a plan of no meter asks a question, of which one can be made")
+        spec = asked if path is not None else asked.replace(inputs=inputs)
+    elif path is not None:
+        spec = MeterSpec.read(path, from_tables)
     elif at_terminal():
-        spec = _ask()
+        spec = _ask().replace(inputs=inputs)
     else:
         raise InvalidInput(
-            "spec: none given, name a meter.toml with --spec (no terminal to ask at)"
+            "labels: nothing given, say how many can stay hidden: meter init --labels 500"
         )
     if place.server is not None:
         name = name or place.meter or ""
@@ -69,10 +89,11 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
         name = name or folder.resolve().name or "meter"
         # Before the plan is shown, and before anybody is asked to accept it.
         check_new(Home(folder), spec, name)
-    plan = plan_of(spec)
+    plan = found if typed and found.meter else plan_of(spec)
     if not as_json:
-        show_plan(plan)
-    if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
+        yours = "Inputs: yours, as all that is in this folder." if spec.inputs == "public" else ""
+        show_plan(plan, answer, *([yours] if place.server is None else []))
+    if at_terminal() and not (yes or typed) and not click.confirm("Make this meter?", default=True):
         raise MeterError("nothing was made: the plan was not accepted")
     if place.server is not None:
         _init_at(place.server, place, spec, name, as_json)
@@ -116,52 +137,24 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
 
 def _ask() -> MeterSpec:
     """Ask for a meter at the terminal."""
-    from easeml_meter.spec import Gap, MeterSpec, Protocol, default_edges
+    from easeml_meter.core.questions.labels import plan_labels
 
-    steps = click.prompt("How many answers should one test set give (steps)?", default=10, type=int)
-    tolerance = click.prompt("Tolerance (test loss against true loss)?", default=0.05, type=float)
-    usual = ",".join(f"{edge:g}" for edge in default_edges(tolerance))
-    text = click.prompt("Inner edges of the bands (gaps)?", default=usual)
-    try:
-        edges = [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise invalid("edges", text, "numbers with commas between them") from None
-    delta = click.prompt("Probability that the promise may fail (delta)?", default=0.05, type=float)
-    protocol = click.prompt(
-        "Report every band (regular) or only the worst so far (incremental)?",
-        type=click.Choice([str(Protocol.REGULAR), str(Protocol.INCREMENTAL)]),
-        default=str(Protocol.REGULAR),
-    )
-    gap = click.prompt(
-        "Gap: distance of validation and test loss (absolute) or test minus validation (signed)?",
-        type=click.Choice([str(each) for each in Gap]),
-        default=str(Gap.ABSOLUTE),
-    )
+    hidden = click.prompt("How many labelled examples can stay hidden?", type=WHOLE)
+    steps = click.prompt("How many answers should they give?", default=DEFAULT_STEPS, type=WHOLE)
+    sure = click.prompt("How sure should they be, in percent?", default="90")
     loss = click.prompt("Loss?", default="0-1")
-    classes = _ask_classes(loss)
-    inputs = click.prompt(
-        "Do developers see the test inputs (public) or not (hidden)?",
-        type=click.Choice(["hidden", "public"]),
-        default="public",
-    )
-    return MeterSpec.uniform(
-        signals=len(edges) + 1,
-        tolerance=tolerance,
-        steps=steps,
-        delta=delta,
-        edges=edges,
-        protocol=protocol,
+    wish = MeterSpec.uniform(
+        tolerance=0.1,
+        delta=read_confidence(sure),
         loss=loss,
-        gap=gap,
-        inputs=inputs,
-        classes=classes,
+        classes=_ask_classes(loss),
     )
+    return plan_labels(wish, hidden, None if steps == DEFAULT_STEPS else steps).spec
 
 
 @click.command()
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
-@place_options
-@json_option
+@meter_options
 def archive(yes: bool, place: MeterPlace, as_json: bool) -> None:
     """Give a meter up for good, before its first answer (admins).
 
@@ -179,8 +172,7 @@ def archive(yes: bool, place: MeterPlace, as_json: bool) -> None:
 
 
 @click.command()
-@server_options
-@json_option
+@account_options
 def meters(place: MeterPlace, as_json: bool) -> None:
     """List your meters on a server; admins see all of them."""
     from easeml_meter.client import list_meters
@@ -197,8 +189,7 @@ def meters(place: MeterPlace, as_json: bool) -> None:
 @click.option("--confirm", "answer", flag_value="confirm", help="Request it from the other team.")
 @click.option("--accept", "answer", flag_value="accept", help="Agree to one that was requested.")
 @click.option("--decline", "answer", flag_value="decline", help="Decline one, or withdraw it.")
-@place_options
-@json_option
+@meter_options
 def handover(
     giver: int | None, receiver: int | None, answer: str | None, place: MeterPlace, as_json: bool
 ) -> None:

@@ -6,25 +6,48 @@ Stories that a plan can start from: `meter plan --preset NAME`; what is typed co
 from __future__ import annotations
 
 import dataclasses
-import json
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from easeml_meter.checks import read_shares, read_whole
+from easeml_meter.cli.common import echo_json
 from easeml_meter.cli.questions import (
+    WHOLE,
     delta_of,
     meter_asked,
-    numbers,
+    meter_options,
     planned_question,
     question_options,
+    retyped,
 )
-from easeml_meter.errors import invalid
+from easeml_meter.core.questions.labels import (
+    Way,
+    fewer_answers,
+    from_tables,
+    other_ways,
+    plan_labels,
+    split,
+    validation_noise,
+)
+from easeml_meter.core.questions.planning import (
+    Plan,
+    check_planned,
+    required_labels,
+    supported_steps,
+)
+from easeml_meter.core.questions.reasons import why_unexplained
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.presets import PRESETS
-from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, MeterSpec
+from easeml_meter.spec.strata import check_new_strata
 
-if TYPE_CHECKING:
-    from easeml_meter.core.questions.planning import Plan
+_TOML = Path("meter.toml")
 
 
 def _integers(option: str, text: str | None) -> tuple[int, ...]:
@@ -61,157 +84,175 @@ def _check_alone(path: object) -> None:
         raise invalid("preset", name, "without --spec: the file has all of it")
 
 
+def plan_options(command: Any) -> Any:
+    """Add what `meter plan` and `meter init` take: a meter, a question, a file or a story."""
+    command = _preset_option(command)
+    spec = click.option(
+        "--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml."
+    )
+    return meter_options(question_options(spec(command)))
+
+
 @click.command()
-@click.option("--steps", type=int, help="Number of promised answers, T.")
-@click.option("--signals", type=int, help="Number of equally wide bands, m.")
-@click.option(
-    "--edges",
-    help="Inner edges of the bands. Default: 0.02,0.05,0.1,0.2, as far as two tolerances apart.",
-)
-@click.option(
-    "--drawn", type=float, help="Draw the edges of every answer at random, this far apart."
-)
-@click.option("--tolerance", help="One number, or a comma-separated list with one for each band.")
-@click.option("--delta", type=float, help="Probability that the promise may fail. Default: 0.01.")
-@click.option("--confidence", type=float, help="Given instead of delta: 1 - delta.")
-@click.option(
-    "--protocol", type=click.Choice([str(name) for name in Protocol]), help="Default: regular."
-)
-@click.option("--loss", help='Loss of each example. Default: "0-1". Others use the convex bound.')
-@click.option("--tenants", help="Steps of each isolated team, such as 5,5.")
-@click.option("--handover", is_flag=True, help="Teams start from each other's checkpoints.")
-@click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")
-@click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
-@click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
-@click.option("--top-up", type=int, help="Steps more, once fresh labels have joined the test set.")
-@click.option(
-    "--clusters", is_flag=True, help="Rows belong together: one example is a cluster of them."
-)
-@question_options
-@click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")
-@click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
-@_preset_option
+@click.argument("hidden", metavar="[LABELS]", required=False)
+@plan_options
+@click.option("--validation", type=WHOLE, help="Rows of the validation set: how noisy are they?")
+@click.option("--rows", type=WHOLE, help="Labelled rows without a split: how many to hide?")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the meter.toml of the plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(
-    as_toml: bool, as_json: bool, labels: int | None, path: Path | None, **options: Any
+    *,
+    hidden: str | None,
+    validation: int | None,
+    rows: int | None,
+    as_toml: bool,
+    as_json: bool,
+    path: Path | None,
+    **options: Any,
 ) -> None:
-    """How many labels does the hidden test set need?
+    """What do so many hidden labels promise, or how many does a promise need?
 
-    Give steps and tolerance to get the labels. Give labels and tolerance to get the steps. Give
-    labels and steps to get the tolerance that can be promised.
+    Give labels to get the promise of ten answers. Give a tolerance to get the labels, or both to
+    get the answers. In a meter's folder, give nothing to see its plan.
 
     \b
     Examples:
+      meter plan 500
+      meter plan 1000 --steps 20 --confidence 95
       meter plan --steps 10 --tolerance 0.01 --delta 0.01
-      meter plan --labels 50000 --tolerance 0.01
-      meter plan --labels 50000 --steps 20
       meter plan --question "n > 0.8 +/- 0.01" --steps 32 --delta 0.0001
+      meter plan --rows 1000
       meter plan --preset agent --toml > meter.toml
     """
     if as_toml and as_json:
         raise invalid("--toml", "with --json", "one of them")
     _check_alone(path)
-    asked = planned_question(options, labels, for_meter=as_toml) if path is None else None
-    if asked is not None:
-        found, answer = asked
-        if as_toml:
-            click.echo(_toml_of(meter_asked(options, found)), nl=False)
-            return
-        _tell(found, answer, as_json=as_json)
-        return
-    spec = spec_from(path, labels, options)
-    found, answer = _planned(spec, labels, options, named=path is not None)
+    said: list[str] = []
+    if hidden is not None:
+        if options["labels"] is not None:
+            raise invalid("labels", hidden, "given twice")
+        options["labels"] = read_whole("labels", hidden)
+    if rows is not None:
+        if options["labels"] is not None or validation is not None:
+            raise invalid("rows", rows, "without --labels and --validation: they are split")
+        options["labels"], validation, train = split(rows)
+        hide = f"hide {options['labels']:,}, validate on {validation:,} and train on {train:,}"
+        said.append(f"Of {rows:,} labelled rows, {hide}.")
+    if path is None and not retyped(options) and validation is None and _TOML.is_file():
+        path = _TOML
+    found, answer = planned(path, options, for_meter=as_toml)
+    labels = options["labels"]
     if as_toml:
-        click.echo(_toml_of(found.meter), nl=False)
+        meter = found.meter or meter_asked(options, found)
+        click.echo("" if meter is None else meter.to_toml(), nl=False)
         return
+    if validation is not None and found.meter is not None:
+        said.append(validation_noise(validation, found.meter))
     # Asked for a tolerance as well, the plan also says whether the labels reach it.
-    wanted = None
-    if answer == "tolerance" and (path is not None or options["tolerance"]):
-        from easeml_meter.core.questions.planning import required_labels
+    wanted: Plan | None = None
+    ways: tuple[Way, ...] = ()
+    if answer == "tolerance" and found.meter is not None:
+        if path is not None or options["tolerance"]:
+            wanted = required_labels(spec_from(path, labels, options))
+        ways = other_ways(found, labels)
+    if as_json:
+        echo_json(_plan_dict(found, wanted, ways, said))
+        return
+    if answer == "tolerance" and (fewer := fewer_answers(found, labels, options["steps"])):
+        said.insert(0, fewer)
+    show_plan(found, answer, *said, *_of_ways(ways))
+    if wanted is not None:
+        click.echo(_compared(wanted, found.labels))
+    _show_next(found, path, options)
 
-        wanted = required_labels(spec)
-    _tell(found, answer, wanted, as_json=as_json)
 
-
-def _planned(
-    spec: MeterSpec, labels: int | None, options: dict[str, Any], *, named: bool
+def planned(
+    path: Path | None, options: dict[str, Any], *, for_meter: bool = True
 ) -> tuple[Plan, str]:
-    """Plan a meter; return what was not given, too. `named`: its bands are those of a file."""
-    from easeml_meter.core.questions.edges import reachable_with_default_bands
-    from easeml_meter.core.questions.planning import (
-        reachable_tolerance,
-        required_labels,
-        supported_steps,
-    )
-    from easeml_meter.scoring.losses import parse_loss
-    from easeml_meter.spec.strata import check_new_strata
-
+    """Plan what options ask; return what was not given, too: size, steps or tolerance."""
+    labels = options["labels"]
+    others = {name: value for name, value in options.items() if name != "labels"}
+    if path is None and (asked := planned_question(others, labels, for_meter=for_meter)):
+        return asked
+    spec = spec_from(path, labels, options)
     check_new_strata(spec)
     parse_loss(spec.loss)
     if labels is None:
         return required_labels(spec), "size"
     if spec.window is not None:
         raise invalid("labels", labels, "of a rolling test set, plan --rolling with --batch")
-    if options["steps"] is None:
+    steps = options["steps"]
+    if steps is None and (path is not None or options["tolerance"] is not None):
         return supported_steps(spec, labels), "steps"
     if not spec.bands:
         raise invalid("labels", labels, "give two of steps, tolerance and labels, not all")
-    own = named or any(options[name] for name in ("signals", "edges", "drawn"))
-    if own or len(set(spec.tolerances)) > 1:
-        return reachable_tolerance(spec, labels), "tolerance"
-    return reachable_with_default_bands(spec, labels), "tolerance"
+    own = path is not None or any(options[name] for name in ("signals", "edges"))
+    return plan_labels(spec, labels, steps, keep_edges=own), "tolerance"
 
 
-def _toml_of(meter: MeterSpec | None) -> str:
-    return "" if meter is None else meter.to_toml()
-
-
-def _tell(plan: Plan, answer: str, wanted: Plan | None = None, *, as_json: bool) -> None:
-    """Print a plan; `wanted`: what the tolerance that was asked for takes."""
-    if as_json:
-        data = plan.to_dict()
-        if wanted is not None:
-            data["asked"] = {
-                "tolerances": list(wanted.spec.tolerances),
-                "labels": wanted.labels,
-                "reached": wanted.labels <= plan.labels,
-            }
-        click.echo(json.dumps(data, indent=2))
-        return
-    show_plan(plan, answer)
+def _plan_dict(
+    plan: Plan, wanted: Plan | None, ways: Sequence[Way], said: Sequence[str]
+) -> dict[str, Any]:
+    data = plan.to_dict()
+    if ways:
+        data["other_ways"] = [each.to_dict() for each in ways]
+    if said:
+        data["sets"] = list(said)
     if wanted is not None:
-        click.echo(_compared(wanted, plan.labels))
-    if plan.meter is None:
-        from easeml_meter.core.questions.ondemand import ONE_TEST_SET, OnDemand
+        data["asked"] = {
+            "tolerances": list(wanted.spec.tolerances),
+            "labels": wanted.labels,
+            "reached": wanted.labels <= plan.labels,
+        }
+    return data
 
-        prints = "--toml, with the same options, prints a meter.toml for meter init"
-        click.echo(f"\nNext: {ONE_TEST_SET if isinstance(plan.question, OnDemand) else prints}.")
+
+def _of_ways(ways: Sequence[Way]) -> Iterator[str]:
+    if ways:
+        yield "\nOther ways, and what they add to the validation error:"
+    for way in ways:
+        if way.added:
+            yield f"  {way.change:<24}{way.added}"
+
+
+def _show_next(plan: Plan, path: Path | None, options: dict[str, Any]) -> None:
+    """Say how to make the meter of a plan, if one asks this, and what would need fewer labels."""
+    if path == _TOML:
         return
-    from easeml_meter.core.questions.reasons import why_unexplained
-
+    again = f"--spec {shlex.quote(str(path))} " if path is not None else ""
+    if (preset := click.get_current_context().meta.get("preset")) is not None:
+        again = f"--preset {preset} "
+    try:
+        meter = plan.meter or meter_asked(options, plan)
+        if meter is not None:
+            check_planned(meter)
+    except InvalidInput as error:
+        click.echo(f"\nA meter needs more: {error}")
+        return
+    typed = {name: value for name, value in options.items() if not _of_preset(name)}
+    click.echo(f"\nNext: meter init {again}{retyped(typed)}".rstrip())
+    if plan.meter is None or preset or options["labels"] is not None:
+        return
     if why_unexplained(plan.meter) is None:
-        click.echo("\nNext: meter init makes a meter; meter compare --why, with the same options,")
-        click.echo("says what would need fewer labels.")
-    else:
-        click.echo("\nNext: meter init makes a meter.")
+        click.echo(f"What would need fewer labels: meter compare --why {again}{retyped(typed)}")
+
+
+def _of_preset(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is ParameterSource.DEFAULT_MAP
 
 
 def _compared(wanted: Plan, labels: int) -> str:
     """Say whether these labels reach the tolerance that was asked for."""
-    reached = "is reached" if wanted.labels <= labels else "is not reached"
-    return (
-        f"\nThe tolerance you asked for, {_tolerances(wanted.spec)}, {reached} with {labels:,} "
-        f"{wanted.spec.unit}: it takes {wanted.labels:,}."
-    )
-
-
-def _tolerances(spec: MeterSpec) -> str:
-    """Name the tolerance of all bands, or that of each."""
     from easeml_meter.stats.rounding import at_most
 
-    distinct = sorted(set(spec.tolerances))
-    return ", ".join(at_most(eps) for eps in (distinct if len(distinct) == 1 else spec.tolerances))
+    reached = "is reached" if wanted.labels <= labels else "is not reached"
+    spec, distinct = wanted.spec, {*wanted.spec.tolerances}
+    tolerances = map(at_most, distinct if len(distinct) == 1 else spec.tolerances)
+    return (
+        f"\nThe tolerance you asked for, {', '.join(tolerances)}, {reached} with {labels:,} "
+        f"{spec.unit}: it takes {wanted.labels:,}."
+    )
 
 
 def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
@@ -220,7 +261,7 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
     given = {
         name: value
         for name, value in options.items()
-        if value not in (None, ()) and value is not False
+        if value not in (None, ()) and value is not False and name != "labels"
     }
     if "confidence" in given:
         given["delta"] = delta_of(given)
@@ -228,50 +269,46 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
     for name in ("tenants", "reverts"):
         if name in given:
             given[name] = _integers(name, given[name])
-    tolerances = numbers("tolerance", given.pop("tolerance")) if "tolerance" in given else None
-    edges = numbers("edges", given.pop("edges")) if "edges" in given else None
+    tolerances, edges = (
+        read_shares(name, given.pop(name)) if name in given else None
+        for name in ("tolerance", "edges")
+    )
     signals = given.pop("signals", None)
     if edges is not None and "drawn" in given:
         raise invalid("edges", edges, "the meter draws them: give --edges or --drawn, not both")
     if path is not None:
         if edges is not None:
             raise invalid("edges", edges, f"{path} has its own: change them there")
-        spec = MeterSpec.read(path)
+        spec = MeterSpec.read(path, from_tables)
         if signals not in (None, spec.signals) and spec.drawn is None:
             raise invalid("signals", signals, f"{path} has {spec.signals} bands")
         if tolerances is not None and not spec.bands:
             raise invalid("tolerance", tolerances, f"{path} has its own: change it there")
         if tolerances is not None:
-            spec = spec.with_tolerances(_one_each(tolerances, spec.signals))
+            if len(tolerances) not in (1, spec.signals):
+                allowed = f"one number, or one for each of {spec.signals} bands"
+                raise invalid("tolerance", tolerances, allowed)
+            spec = spec.with_tolerances(tolerances * (spec.signals // len(tolerances)))
         unknown = sorted(set(given) - {each.name for each in dataclasses.fields(spec)})
         if unknown:
             option = unknown[0].replace("_", "-")
             raise invalid(option, given[unknown[0]], f"{path} says what is asked: change it there")
         return spec.replace(**given)
-    if "steps" not in given:
-        if labels is None:
-            example = "meter plan --steps 10 --tolerance 0.01"
-            raise invalid("steps", None, f"say --steps, or --labels to ask for them: {example}")
-        # The question asks for them; the first number of steps that its options allow.
-        least = [1, *given.get("reverts", ())]
-        given["steps"] = sum(given.get("tenants", ())) or max(least)
-    elif labels is not None and tolerances is None:
-        tolerances = [0.1]  # only the ratios matter: the question asks for the scale
     if tolerances is None:
-        raise invalid("tolerance", None, "give --tolerance, such as 0.01")
-    given.setdefault("delta", 0.01)
+        if labels is None:
+            raise invalid("labels", None, "say how many can stay hidden: meter plan --labels 500")
+        tolerances = [0.1]  # only the ratios matter: the question asks for the scale
+    # Where the question asks for the steps, the first number that its options allow.
+    usual = 1 if labels is not None else DEFAULT_STEPS
+    least = max([usual, *given.get("reverts", ())])
+    given.setdefault("steps", sum(given.get("tenants", ())) or least)
+    given.setdefault("delta", DEFAULT_DELTA)
     each = tolerances[0] if len(tolerances) == 1 else tolerances
     return MeterSpec.uniform(signals=signals, tolerance=each, edges=edges, **given)
 
 
-def _one_each(tolerances: list[float], signals: int) -> list[float]:
-    if len(tolerances) not in (1, signals):
-        raise invalid("tolerance", tolerances, f"one number, or one for each of {signals} bands")
-    return tolerances * signals if len(tolerances) == 1 else tolerances
-
-
-def show_plan(plan: Plan, answer: str = "size") -> None:
-    """Print a plan: what it answers first, then what is promised and what that rests on.
+def show_plan(plan: Plan, answer: str = "size", *lines: str) -> None:
+    """Print a plan: what an answer will say, and `lines`; then the numbers and what they rest on.
 
     `answer` is what was not given: size, steps or tolerance.
     """
@@ -279,7 +316,6 @@ def show_plan(plan: Plan, answer: str = "size") -> None:
     from rich.padding import Padding
     from rich.table import Table
 
-    from easeml_meter.core.questions.edges import with_another_edge
     from easeml_meter.stats.rounding import at_most
 
     question, budget = plan.question, plan.budget
@@ -291,11 +327,6 @@ def show_plan(plan: Plan, answer: str = "size") -> None:
         "failure probability": at_most(plan.failure_probability),
         **question.settings(plan),
     }
-    if answer == "size" and plan.meter and (another := with_another_edge(plan.meter)) is not None:
-        away, close = another
-        apart = at_most(2 * plan.meter.tolerances[0])
-        near = "" if away == close else f"; {close:,} less than {apart} from another"
-        rows["with one more edge"] = f"{away:,} {plan.unit}{near}"
     if plan.rows is not None and plan.prevalence is not None:
         share = f"{100 * plan.prevalence:g} %"
         rows["rows to draw"] = f"{plan.rows:,}, of which {share} count"
@@ -304,6 +335,8 @@ def show_plan(plan: Plan, answer: str = "size") -> None:
     names = {"size": f"{plan.unit} {'needed' if answer == 'size' else given}"}
     if answer != "size":
         names[answer] = _ANSWERED[answer]
+    if said := [each for each in (question.headline, *lines) if each]:
+        click.echo("\n".join([*said, ""]))
     table = Table(show_header=False, box=None, padding=(0, 2))
     for name, value in rows.items():
         table.add_row(names.get(name, name), value, style="bold green" if name == answer else None)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from easeml_meter.checks import read_confidence, read_share, read_shares, read_whole
 from easeml_meter.core.questions import asking
 from easeml_meter.errors import invalid
+from easeml_meter.spec import DEFAULT_DELTA, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
@@ -20,19 +21,54 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class _Read(click.ParamType):  # type: ignore[type-arg]
+    """A number as people write it."""
+
+    def __init__(self, kind: type, read: Callable[[str, str], Any]) -> None:
+        self.name, self._read = {int: "integer", float: "number"}[kind], read
+
+    def convert(self, value: Any, param: click.Parameter | None, _: click.Context | None) -> Any:
+        """Read what was typed; what a preset says is a number already."""
+        field = "" if param is None or param.name is None else param.name
+        return self._read(field.replace("_", "-"), value) if isinstance(value, str) else value
+
+
+WHOLE = _Read(int, read_whole)
+_KINDS: dict[type, Any] = {
+    int: WHOLE,
+    float: _Read(float, read_share),
+    list: str,
+    Protocol: click.Choice([str(name) for name in Protocol]),
+}
+
+
+def meter_options(command: Command) -> Command:
+    """Add the options that describe a meter for the gap."""
+    return _added(command, asking.OF_METERS)
+
+
 def question_options(command: Command) -> Command:
     """Add the options that ask for something else than the gap."""
-    for option in reversed(asking.options()):
-        command = _click_option(option)(command)
+    return _added(command, asking.options())
+
+
+def _added(command: Command, options: Sequence[Option]) -> Command:
+    for option in reversed(options):
+        name, kind = f"--{option.name.replace('_', '-')}", option.kind
+        typed = {"is_flag": True} if kind is bool else {"type": _KINDS.get(kind, kind)}
+        command = click.option(name, help=option.about, **typed)(command)
     return command
 
 
-def _click_option(option: Option) -> Callable[[Command], Command]:
-    name = f"--{option.name.replace('_', '-')}"
-    if option.kind is bool:
-        return click.option(name, is_flag=True, help=option.about)
-    kind = str if option.kind is list else option.kind
-    return click.option(name, type=kind, help=option.about)
+def retyped(options: Mapping[str, Any], *left_out: str) -> str:
+    """Write the options that were typed once more, for another command."""
+    typed = []
+    for option in (*asking.OF_METERS, *asking.options()):
+        value = options.get(option.name)
+        if value not in (None, False) and option.name not in left_out:
+            name = f"--{option.name.replace('_', '-')}"
+            typed.append(name if option.kind is bool else f"{name} {shlex.quote(str(value))}")
+    return " ".join(dict.fromkeys(typed))
 
 
 def planned_question(
@@ -66,40 +102,20 @@ def _asked(options: dict[str, Any]) -> dict[str, Any] | None:
         return None
     for name in ("tolerance", "weights", "edges"):
         if name in asked:
-            asked[name] = numbers(name, asked[name])
-    if "tolerance" in asked:
-        asked["tolerance"] = _one(asked["tolerance"])
+            asked[name] = read_shares(name, asked[name])
+    if len(tolerances := asked.get("tolerance", [])) > 1:  # bands with one each are for the gap
+        raise invalid("tolerance", tolerances, "one number")
+    if tolerances:
+        asked["tolerance"] = tolerances[0]
     asked["delta"] = delta_of(asked)
     asked.pop("confidence", None)
     return asked
 
 
-def _one(tolerances: list[float]) -> float:
-    """Return the tolerance of a question; bands with one each are for the gap."""
-    if len(tolerances) > 1:
-        raise invalid("tolerance", tolerances, "one number")
-    return tolerances[0]
-
-
-def numbers(option: str, text: str) -> list[float]:
-    """Read one number or a comma list."""
-    # Neither a tolerance nor an inner edge nor a weight may be 0, so this is no list.
-    if re.fullmatch(r"\s*0,\d+\s*", text):
-        raise invalid(
-            option, text, f"is that a decimal comma? Write {text.strip().replace(',', '.')}"
-        )
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise invalid(option, text, "a number, or numbers with commas between them") from None
-
-
-def delta_of(given: dict[str, Any]) -> float:
+def delta_of(given: Mapping[str, Any]) -> float:
     """Return delta, or what is left of the confidence, or the default."""
     if "confidence" not in given:
-        return float(given.get("delta", 0.01))
-    confidence = given["confidence"]
+        return float(given.get("delta", DEFAULT_DELTA))
     if "delta" in given:
-        raise invalid("confidence", confidence, "give delta or confidence, not both")
-    # 1 - 0.99 is 0.010000000000000009: keep what the user meant.
-    return round(1 - confidence, 15) if math.isfinite(confidence) else float(confidence)
+        raise invalid("confidence", given["confidence"], "give delta or confidence, not both")
+    return read_confidence(given["confidence"])

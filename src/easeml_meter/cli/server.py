@@ -77,11 +77,13 @@ def _shown(value: object) -> str:
 
 @click.command()
 @click.option("--new-admin-token", is_flag=True, help="Make and print a token for the user admin.")
+@click.option("--new-site", is_flag=True, help="Start with an empty database beside full files.")
 @click.option("--demo", is_flag=True, help="Make a new site with people and meters to look at.")
 @settings_options()
 def serve(
     settings_file: Path | None,
     new_admin_token: bool,
+    new_site: bool,
     demo: bool,
     **flags: Any,
 ) -> None:
@@ -103,14 +105,15 @@ def serve(
     if demo:
         if settings.folder.exists() or settings.database:
             place = settings.database or settings.folder
-            raise InvalidInput(f"--demo: {place} exists: name a new folder, such as demo-site")
+            again = f"meter serve --folder {settings.folder}"
+            raise InvalidInput(f"--demo: {place} exists: serve it with {again}, or name another")
         from easeml_meter.demo.site import PEOPLE, fill
 
         with closing(open_site(settings)) as site:
             password = fill(site)
         people = ", ".join(f"{name} ({role})" for name, role in PEOPLE.items())
         click.echo(f"sign in as {people}; the password of each: {password}")
-    run(settings, click.echo, new_admin_token=new_admin_token)
+    run(settings, click.echo, new_admin_token=new_admin_token, new_site=new_site)
 
 
 @click.command()
@@ -148,7 +151,7 @@ def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
 @settings_options()
 @json_option
 def doctor(settings_file: Path | None, as_json: bool, **flags: Any) -> None:
-    """Check a server's or worker's key, sandbox, database, disk, files and proxy.
+    """Check a server's or worker's key, sandbox, database, disk, files, workers and proxy.
 
     Prints one line for each: ok, warn or fail, what was found, and what to do. Exits with 1 if
     a check failed. Changes nothing; a small file is written where sealed files are kept, and

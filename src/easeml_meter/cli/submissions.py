@@ -25,7 +25,7 @@ from easeml_meter.cli.common import (
     seal_step,
     tenant_option,
 )
-from easeml_meter.cli.gate import close, gate_options
+from easeml_meter.cli.verdicts import close, gate_options
 from easeml_meter.errors import Denied, InvalidInput, MeterError, invalid
 
 if TYPE_CHECKING:
@@ -72,10 +72,16 @@ _EXAMPLE = "meter submit --test PREDICTIONS --validation PREDICTIONS"
     help="If a model of this name was answered before, repeat that answer at no cost, without "
     "looking at the files.",
 )
+@click.option(
+    "--baseline",
+    is_flag=True,
+    help="The next models are compared with this one, such as the deployed one; free. A fresh test "
+    "set needs it, or the name of the last model that was kept.",
+)
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--note", default="", metavar="TEXT", help="A line to show with the answer.")
 @click.option("--link", default="", metavar="URL", help="To a commit or a run: http or https.")
-@click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
+@click.option("--executor", help="inline (default), processes[:N] or dask:tls://HOST:PORT.")
 @click.option(
     "--seconds",
     type=float,
@@ -135,7 +141,7 @@ def submit(
         return
     model = name if model is None else model
     # A person may have mistyped, and an answer cannot be given back. Pipelines are not asked.
-    if at_terminal() and not (options["yes"] or as_json):
+    if at_terminal() and not (options["yes"] or options["baseline"] or as_json):
         _ask(meter, model, tenant, once=options["once"])
     try:
         with progress_bar(shown=not as_json) as progress:
@@ -148,13 +154,14 @@ def submit(
                 tenant=tenant,
                 conditions=conditions,
                 once=options["once"],
+                baseline=options["baseline"],
                 note=options["note"].strip(),
                 link=options["link"].strip(),
             )
     except Untold as told:
         echo_either(as_json, told.receipt, str(told))
         if gate is not None:  # what was not told cannot pass
-            needed = "run meter gate with a developer's token"
+            needed = "run meter status --model with a developer's token"
             raise Denied(f"gate: the answer is not told to this caller: {needed}") from None
         return
     except KeyboardInterrupt as stopped:  # at a server, it says what became of the submission
@@ -168,7 +175,7 @@ def submit(
             step = seal_step(signal.spec) if goes_on else "release"
             next_step(place, step, reader="labelers")
         elif gate is None:  # a gate has the last word
-            next_step(place, "status")
+            next_step(place, "status", reader="what this rests on")
     if reporters:
         # What trackers print must not follow the JSON.
         with redirect_stdout(sys.stderr if as_json else sys.stdout):
@@ -205,12 +212,16 @@ def _spent(meter: MeterVerbs, number: int) -> bool:
 
 
 def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
-    """Read the options of a gate before anything is submitted; a condition is one by itself."""
+    """Read the options of a gate before anything is submitted; a condition is one by itself.
+
+    The model that others are compared with is no candidate.
+    """
     from easeml_meter.core.gate import Gate
 
     # Files are written of a verdict only, so they ask for a gate, too.
     named = ("fail_above", "most_loss", "summary", "junit")
-    if spec.condition is None and all(options[name] is None for name in named):
+    by_itself = spec.verdict and not options["baseline"]
+    if not by_itself and all(options[name] is None for name in named):
         return None
     gate = Gate(options["fail_above"], options["most_loss"])
     gate.check(spec)

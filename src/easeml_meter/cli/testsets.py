@@ -17,15 +17,15 @@ from easeml_meter.cli.common import (
     echo_either,
     echo_json,
     file_argument,
-    json_option,
+    meter_options,
     next_step,
     open_meter,
-    place_options,
     progress_bar,
     seal_step,
     submit_step,
     validate_step,
 )
+from easeml_meter.cli.lazy import HelpfulGroup
 from easeml_meter.errors import Denied, invalid
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 
 def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str] | None:
-    """Split a list of column names at its commas."""
     return None if given is None else [name.strip() for name in given.split(",") if name.strip()]
 
 
@@ -80,8 +79,7 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
     is_flag=True,
     help="With --from: go on although examples without a clear label are left out.",
 )
-@place_options
-@json_option
+@meter_options
 def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is needed.
 
@@ -93,8 +91,9 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
     """
     options["drop"] = options["drop"] or ()
     rows, left_out = _rows(data, options)
+    meter = open_meter(place)
     # Here, also for a server: no rows that are not sealed leave the labeler's machine.
-    manifest = open_meter(place).seal(rows, out, **options)
+    manifest = meter.seal(rows, out, **options)
     if as_json:
         echo_json(asdict(manifest))
     else:
@@ -102,8 +101,31 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
             click.echo(left_out)
         of = "" if manifest.clusters is None else f" in {manifest.clusters:,} clusters"
         click.echo(f"sealed {manifest.rows:,} rows{of} as test set {manifest.generation} in {out}")
+        if rows is data:
+            _note_ids(data, options)
+        _note_quota(meter, manifest.rows)
         part = "--part " if options["part"] else ""
         next_step(place, f"testset add {part}{shlex.quote(str(out))}")
+
+
+def _note_ids(data: Path, options: dict[str, Any]) -> None:
+    """Say which column was probably meant for ids: as an input, it finds no rows again."""
+    from easeml_meter.tables.choosing import looks_like_id
+
+    if options["id_column"] is None:
+        named = [options["label"], options["cluster"], *(options.get("drop") or ())]
+        if (name := looks_like_id(data, named)) is not None:
+            click.echo(f"note: column {name} looks like an id: --id {shlex.quote(name)}")
+
+
+def _note_quota(meter: MeterVerbs, rows: int) -> None:
+    """Say what more inputs than planned cost, with labels on demand."""
+    if not meter.spec.on_demand or rows <= (planned := meter.generations[-1].labels_needed):
+        return
+    dearer = (
+        f"each step asks for {meter.spec.quota(rows):,} labels, not {meter.spec.quota(planned):,}"
+    )
+    click.echo(f"note: {rows:,} inputs given, {planned:,} planned: {dearer}")
 
 
 def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
@@ -123,7 +145,7 @@ def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
     return rows_from(tool, data, wanted, allow_left_out=allowed)
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def testset() -> None:
     """Test sets: add a sealed one, give labels on demand, see requests, retire one, fetch one."""
 
@@ -141,13 +163,13 @@ def testset() -> None:
     is_flag=True,
     help="Rows with the inputs of earlier sets were drawn independently.",
 )
-@place_options
-@json_option
+@click.option("--yes", "accept_fewer", is_flag=True, help="Fewer rows, and a weaker promise, do.")
+@meter_options
 def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: bool) -> None:
     """Add a sealed test set; from then on, submissions are answered.
 
     With --part, and on a server whenever there are fewer rows than needed, they become a part; the
-    test set becomes active with the part that completes it.
+    test set becomes active with the part that completes it, or that --yes says is the last.
 
     The rows are compared with every earlier test set and validation set of the meter. An id that
     comes again with the same inputs is refused; the rest you decide, and the meter records it.
@@ -156,6 +178,8 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
 
     meter = open_meter(place)
     with progress_bar(shown=not as_json and place.server is not None) as meter.progress:
+        if part and decisions.pop("accept_fewer"):
+            raise invalid("--part", "with --yes", "the last part says --yes alone")
         row = (meter.add_part if part else meter.add_test_set)(file, **decisions)
     if row.phase is Phase.REQUESTED:
         here = next(each for each in meter.requests() if each.test_set.number == row.number)
@@ -174,6 +198,9 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
             rows += f" in {row.rows:,} clusters" if row.cluster_column else ""
             promised = f"{view.steps_left:,} steps promised"
             click.echo(f"test set {row.number} is active: {rows}, {promised}")
+            if view.spec.tolerances != meter.spec.tolerances:
+                click.echo(f"{row.labels_needed:,} {view.spec.unit} were planned: {view.promise}")
+            _note_quota(meter, row.table_rows)
             if meter.spec.of_test_set(row.number).topped_up:
                 click.echo(f"it has the rows of test set {row.number - 1}, and those that joined")
         else:
@@ -181,12 +208,11 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
         for notice in told:
             click.echo(f"note: {notice['sentence']}")
         validated = any(each["validation_set"] is not None for each in about)
-        step = submit_step(meter.spec) if validated else validate_step(meter.spec)
+        step = submit_step(meter.spec, fresh=True) if validated else validate_step(meter.spec)
         next_step(place, step, reader="developers")
 
 
 def _show_window(meter: MeterVerbs, row: TestSet) -> None:
-    """Say that a window of a rolling test set has begun, and which batch has left."""
     answers = meter.spec.submissions
     click.echo(
         f"window {row.number} is active: {row.rows:,} rows, {answers:,} answer{'s' * (answers > 1)}"
@@ -207,8 +233,7 @@ def _progress_of(request: LabelRequest) -> str:
 
 
 @testset.command()
-@place_options
-@json_option
+@meter_options
 def requests(place: MeterPlace, as_json: bool) -> None:
     """Show which labels are needed: how many, how many have arrived, why, until when."""
     meter = open_meter(place)
@@ -255,8 +280,7 @@ def _request_json(request: LabelRequest) -> dict[str, Any]:
     type=PATH,
     help="File to write, with a label column to fill in: .csv, .jsonl, .parquet, .arrow.",
 )
-@place_options
-@json_option
+@meter_options
 def wanted(out: Path | None, place: MeterPlace, as_json: bool) -> None:
     """Show the labels that a step waits for, with labels on demand (labelers).
 
@@ -281,9 +305,8 @@ def wanted(out: Path | None, place: MeterPlace, as_json: bool) -> None:
 
 
 def _write_wanted(found: Wanted, out: Path) -> None:
-    """Write a table to be filled in."""
     from easeml_meter.service.testsets.orders import sheet
-    from easeml_meter.tables.table_file import check_ending, write_table
+    from easeml_meter.tables.writing import check_ending, write_table
 
     check_ending(out)
     table = sheet(found)
@@ -299,8 +322,7 @@ def _write_wanted(found: Wanted, out: Path) -> None:
     is_flag=True,
     help="Labels outside the class list are meant: every model is wrong there.",
 )
-@place_options
-@json_option
+@meter_options
 def label(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Give the labels that a step waits for, from a table (labelers). The step is then answered.
 
@@ -317,8 +339,7 @@ def label(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
 @testset.command()
 @click.argument("number", type=int)
 @click.option("--out", type=PATH, required=True, help="Folder to write to.")
-@place_options
-@json_option
+@meter_options
 def fetch(number: int, out: Path, place: MeterPlace, as_json: bool) -> None:
     """Fetch a released test set from a server, with what you may see of the retrospective."""
     _show_folder("fetched", open_meter(place).fetch_released(number, out), as_json)
@@ -332,8 +353,7 @@ def _show_folder(done: str, where: Path, as_json: bool) -> None:
 
 @testset.command()
 @click.option("--out", type=PATH, help="Folder to write all of them to.")
-@place_options
-@json_option
+@meter_options
 def batches(out: Path | None, place: MeterPlace, as_json: bool) -> None:
     """Show the batches that have left a rolling test set, or write them as Parquet files.
 
@@ -363,8 +383,7 @@ def batches(out: Path | None, place: MeterPlace, as_json: bool) -> None:
     required=True,
     help="File to write: .parquet, .arrow, .csv, .jsonl.",
 )
-@place_options
-@json_option
+@meter_options
 def inputs(out: Path, place: MeterPlace, as_json: bool) -> None:
     """Write the inputs of the active test set, without labels (if the meter says public)."""
     meter = open_meter(place)
@@ -377,8 +396,7 @@ def inputs(out: Path, place: MeterPlace, as_json: bool) -> None:
 
 
 @testset.command()
-@place_options
-@json_option
+@meter_options
 def notices(place: MeterPlace, as_json: bool) -> None:
     """Show what test sets share with validation sets and with each other (labelers only)."""
     found = open_meter(place).notices()
@@ -387,8 +405,7 @@ def notices(place: MeterPlace, as_json: bool) -> None:
 
 @testset.command()
 @click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
-@place_options
-@json_option
+@meter_options
 def retire(yes: bool, place: MeterPlace, as_json: bool) -> None:
     """Retire the active test set early, and request the next one (labelers and admins).
 
@@ -408,8 +425,7 @@ def retire(yes: bool, place: MeterPlace, as_json: bool) -> None:
 
 
 @click.command()
-@place_options
-@json_option
+@meter_options
 def release(place: MeterPlace, as_json: bool) -> None:
     """Release the spent test set to the developers, with the retrospective report."""
     meter = open_meter(place)
@@ -424,7 +440,7 @@ def release(place: MeterPlace, as_json: bool) -> None:
         next_step(place, "history")
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def validation() -> None:
     """The validation set: hand in the first one, replace it."""
 
@@ -434,12 +450,14 @@ def validation() -> None:
 @click.option("--label", help="Name of the label column. None for a loss made of scores.")
 @click.option("--id", "id_column", help="Name of the id column, to join predictions by.")
 @click.option("--cluster", help="Column that says which rows belong together, for --clusters.")
-@place_options
-@json_option
+@meter_options
 def set_(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Hand in the first validation set."""
     meter = open_meter(place)
-    _show(place, meter, meter.set_validation(file, **options), as_json)
+    given = meter.set_validation(file, **options)
+    if not as_json:
+        _note_ids(file, options)
+    _show(place, meter, given, as_json)
 
 
 @validation.command()
@@ -447,21 +465,34 @@ def set_(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
 @click.option("--label", help="Name of the label column. Default: as before.")
 @click.option("--id", "id_column", help='Name of the id column; "" for none. Default: as before.')
 @click.option("--cluster", help="Column that says which rows belong together. Default: as before.")
-@place_options
-@json_option
-def replace(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
-    """Replace the validation set; this takes effect with the next submission."""
+@click.option("--yes", is_flag=True, help="Do not ask what the promise rests on.")
+@meter_options
+def replace(file: Path, place: MeterPlace, yes: bool, as_json: bool, **options: Any) -> None:
+    """Replace the validation set; this takes effect with the next submission.
+
+    It asks first, as the promise rests on how it was drawn, or takes --yes.
+    """
+    from easeml_meter.core.questions.assumptions import about_people
+    from easeml_meter.core.questions.planning import assumptions_of
+
     meter = open_meter(place)
+    rests = [each for each in about_people(assumptions_of(meter.spec)) if "validation set" in each]
+    confirm(
+        f"The promise assumes that {' and that '.join(rests)}. Is that so?", yes=yes or not rests
+    )
     _show(place, meter, meter.replace_validation(file, **options), as_json)
 
 
 def _show(place: MeterPlace, meter: MeterVerbs, given: ValidationSet, as_json: bool) -> None:
     from easeml_meter.core.lifecycle import Phase
+    from easeml_meter.core.questions.labels import validation_noise
 
     if as_json:
         echo_json({"validation_set": given.number, "rows": given.rows})
         return
     click.echo(f"validation set {given.number}: {given.rows:,} rows, used from the next submission")
+    if noise := validation_noise(given.rows, meter.spec):
+        click.echo(noise)
     if meter.generations[-1].phase is Phase.REQUESTED:
         next_step(place, seal_step(meter.spec), reader="labelers")
     elif given.number == 1 and meter.spec.inputs == "public":

@@ -13,6 +13,7 @@ import click
 from easeml_meter.checks import is_id
 from easeml_meter.cli.common import (
     MeterPlace,
+    account_options,
     at_terminal,
     connected,
     echo_either,
@@ -23,10 +24,11 @@ from easeml_meter.cli.common import (
     server_of,
     server_options,
 )
+from easeml_meter.cli.lazy import HelpfulGroup
 from easeml_meter.errors import invalid
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def token() -> None:
     """Your tokens on a server, for scripts and jobs."""
 
@@ -46,8 +48,7 @@ def token() -> None:
     metavar="N/day",
     help="Give it at most N answers of a meter in any 24 hours. Default: no limit.",
 )
-@server_options
-@json_option
+@account_options
 def new(  # noqa: PLR0917
     place: MeterPlace,
     name: str,
@@ -82,8 +83,7 @@ def new(  # noqa: PLR0917
 
 
 @token.command(name="list")
-@server_options
-@json_option
+@account_options
 def list_tokens(place: MeterPlace, as_json: bool) -> None:
     """List your tokens, newest first; revoked ones only with --json."""
     with connected(place) as connection:
@@ -100,8 +100,7 @@ def list_tokens(place: MeterPlace, as_json: bool) -> None:
 
 @token.command()
 @click.argument("identifier", metavar="ID")
-@server_options
-@json_option
+@account_options
 def revoke(place: MeterPlace, identifier: str, as_json: bool) -> None:
     """End one of your tokens (admins: anyone's)."""
     from easeml_meter.errors import NotFound
@@ -197,8 +196,7 @@ def ask_password(question: str = "Password", *, twice: bool = False) -> str:
 
 
 @click.command()
-@server_options
-@json_option
+@account_options
 def logout(place: MeterPlace, as_json: bool) -> None:
     """Log out of a server: revoke the token there, and forget it here."""
     from easeml_meter.client import credentials

@@ -9,13 +9,13 @@ import click
 from easeml_meter.cli.common import (
     Command,
     MeterPlace,
+    account_options,
     connected,
     echo_either,
-    json_option,
+    meter_options,
     open_remote,
-    place_options,
-    server_options,
 )
+from easeml_meter.cli.lazy import HelpfulGroup
 from easeml_meter.cli.tokens import ask_password
 from easeml_meter.errors import invalid
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from easeml_meter.client.connection import Connection
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def user() -> None:
     """Accounts on a server (admins)."""
 
@@ -32,8 +32,7 @@ def user() -> None:
 @click.argument("name")
 @click.option("--email", help="Address for e-mail to labelers.")
 @click.option("--admin", is_flag=True, help="May manage the server.")
-@server_options
-@json_option
+@account_options
 def add_user(place: MeterPlace, name: str, email: str | None, admin: bool, as_json: bool) -> None:
     """Open an account; asks for its password, or reads it from the first line of stdin."""
     # Not an option: everybody on the machine can see the words of a command.
@@ -46,8 +45,7 @@ def add_user(place: MeterPlace, name: str, email: str | None, admin: bool, as_js
 
 @user.command()
 @click.argument("name")
-@server_options
-@json_option
+@account_options
 def invite(place: MeterPlace, name: str, as_json: bool) -> None:
     """Print a link with which the owner of the account NAME chooses its password.
 
@@ -60,24 +58,21 @@ def invite(place: MeterPlace, name: str, as_json: bool) -> None:
 
 
 @user.command(name="list")
-@server_options
-@json_option
+@account_options
 def list_users(place: MeterPlace, as_json: bool) -> None:
     """List the accounts."""
     with connected(place) as connection:
         found = list(connection.listed("/users"))
-    lines = (f"{each['name']}{_marks(each)}, id {each['id']}" for each in found)
+    lines = []
+    for each in found:
+        marks = "".join(f" ({mark})" for mark in ("admin", "disabled") if each[mark])
+        lines.append(f"{each['name']}{marks}, id {each['id']}")
     echo_either(as_json, found, *lines)
-
-
-def _marks(account: dict[str, Any]) -> str:
-    return "".join(f" ({mark})" for mark in ("admin", "disabled") if account[mark])
 
 
 @user.command()
 @click.argument("name")
-@server_options
-@json_option
+@account_options
 def disable(place: MeterPlace, name: str, as_json: bool) -> None:
     """Close the account NAME: nobody can sign in with it, and its tokens are revoked."""
     changed = _set_disabled(place, name, True)
@@ -87,8 +82,7 @@ def disable(place: MeterPlace, name: str, as_json: bool) -> None:
 
 @user.command()
 @click.argument("name")
-@server_options
-@json_option
+@account_options
 def enable(place: MeterPlace, name: str, as_json: bool) -> None:
     """Open the account NAME again; revoked tokens stay revoked."""
     changed = _set_disabled(place, name, False)
@@ -97,8 +91,7 @@ def enable(place: MeterPlace, name: str, as_json: bool) -> None:
 
 @user.command()
 @click.argument("name")
-@server_options
-@json_option
+@account_options
 def disconnect(place: MeterPlace, name: str, as_json: bool) -> None:
     """Let nobody sign in to the account NAME by the provider, and revoke its tokens.
 
@@ -126,7 +119,6 @@ def user_id_of(connection: Connection, name: str) -> str:
 
 
 def _seat_options(command: Command) -> Command:
-    """Add what names a seat: a user, a role, and the team of some roles."""
     team = "Number of the team of a developer or runner."
     for option in (
         click.option("--tenant", type=int, help=team),
@@ -137,15 +129,14 @@ def _seat_options(command: Command) -> Command:
     return command
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def seat() -> None:
     """Who has which role at a meter on a server (admins)."""
 
 
 @seat.command()
 @_seat_options
-@place_options
-@json_option
+@meter_options
 def give(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: bool) -> None:
     """Give the user NAME a seat as developer, labeler or runner."""
     with connected(place) as connection, open_remote(place) as meter:
@@ -162,8 +153,7 @@ def give(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: b
 
 @seat.command()
 @_seat_options
-@place_options
-@json_option
+@meter_options
 def take(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: bool) -> None:
     """Take a seat away from the user NAME."""
     with connected(place) as connection, open_remote(place) as meter:
@@ -175,8 +165,7 @@ def take(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: b
 
 
 @seat.command(name="list")
-@place_options
-@json_option
+@meter_options
 def list_seats(place: MeterPlace, as_json: bool) -> None:
     """List the seats of a meter."""
     with connected(place) as connection, open_remote(place) as meter:

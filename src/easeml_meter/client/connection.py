@@ -26,8 +26,7 @@ from easeml_meter.errors import (
     invalid,
     not_installed,
 )
-from easeml_meter.tables.files import Stamp, stamp_of
-from easeml_meter.tables.wording import named
+from easeml_meter.tables.source import Stamp, named, stamp_of
 from easeml_meter.tables.writing import new_file
 from easeml_meter.version import __version__
 
@@ -241,7 +240,6 @@ class Connection:
         tell(size, size)
 
     def _repeated(self, send: Callable[[], httpx.Response]) -> httpx.Response:
-        """Send a request, and again as long as that may help."""
         import httpx
 
         failures = 0

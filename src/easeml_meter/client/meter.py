@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from easeml_meter.checks import known
 from easeml_meter.client import submissions
 from easeml_meter.client.connection import Connection
-from easeml_meter.core.differences import Differences
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
@@ -36,6 +35,7 @@ from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import (
     Audit,
     Consequence,
+    Differences,
     History,
     SessionView,
     Signal,
@@ -51,16 +51,15 @@ from easeml_meter.errors import (
     error_named,
 )
 from easeml_meter.meter import MeterVerbs
+from easeml_meter.service.submissions.answering import Said
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
-from easeml_meter.service.testsets.orders import encrypt_labels
+from easeml_meter.service.testsets.orders import Columns, encrypt_labels
 from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.files import stamp_of
-from easeml_meter.tables.memory import Data, as_source
-from easeml_meter.tables.source import Source
+from easeml_meter.tables.source import Source, file_digest, stamp_of
 from easeml_meter.tables.writing import new_file, new_folder
 
 if TYPE_CHECKING:
@@ -86,19 +85,12 @@ class RemoteMeter(MeterVerbs):
         self._connection = connection
         self._id = identifier
         self.progress = USUAL.progress
-        """Told how far the upload of a test set has got."""
 
     def __repr__(self) -> str:
         return f"<RemoteMeter {self._id} at {self._connection.server}>"
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> RemoteMeter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def id(self) -> str:
@@ -107,7 +99,6 @@ class RemoteMeter(MeterVerbs):
 
     @cached_property
     def _row(self) -> MeterRecord:
-        """What never changes of a meter."""
         found = self._get()
         return MeterRecord(found["id"], found["name"], found["settings"], found["created_at"])
 
@@ -128,52 +119,16 @@ class RemoteMeter(MeterVerbs):
         found = self._connection.listed(self._at("test-sets"))
         return tuple(TestSet.from_json(self._id, each) for each in found)
 
-    def seal(
-        self,
-        source: Data,
-        destination: str | Path,
-        *,
-        label: str | None = None,
-        id_column: str | None = None,
-        recipients: Sequence[str] = (),
-        columns: Sequence[str] | None = None,
-        drop: Sequence[str] = (),
-        keep_unknown_labels: bool = False,
-        part: bool = False,
-        cluster: str | None = None,
-        judge: str | None = None,
+    def _seal(
+        self, rows: Source, destination: Path, choices: Choices, recipients: Sequence[str]
     ) -> Manifest:
         # What is asked for comes from the server; the rows and their labels stay on this machine.
         requests = self.requests()
         if not requests:
             self._situation().requested()  # says why there is none
         sets = [ValidationSet.from_json(self._id, each) for each in self._validations()]
-        return seal_for(
-            Asked.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
-            as_source(source, "rows", a_set=True),
-            Path(destination),
-            Choices(
-                label=label,
-                id_column=id_column,
-                columns=columns,
-                drop=drop,
-                keep_unknown_labels=keep_unknown_labels,
-                part=part,
-                cluster=cluster,
-                judge=judge,
-            ),
-            recipients,
-        )
-
-    def add_test_set(
-        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
-    ) -> TestSet:
-        return self._add(Path(path), LabelerDecisions(ids_renumbered, accept_shared), part=False)
-
-    def add_part(
-        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
-    ) -> TestSet:
-        return self._add(Path(path), LabelerDecisions(ids_renumbered, accept_shared), part=True)
+        asked = Asked.elsewhere(requests[-1], self.spec, sets[-1] if sets else None)
+        return seal_for(asked, rows, destination, choices, recipients)
 
     def requests(self) -> list[LabelRequest]:
         found = self._connection.listed(self._at("requests"))
@@ -183,37 +138,27 @@ class RemoteMeter(MeterVerbs):
         found = self._connection.listed(self._at("wanted"))
         return next(map(Wanted.from_json, found), None)
 
-    def give_labels(
-        self,
-        source: Data,
-        *,
-        label: str,
-        id_column: str | None = None,
-        keep_unknown_labels: bool = False,
-    ) -> LabelOrder:
-        path = as_source(source, "labels", a_set=True)
+    def _give_labels(self, labels: Source, columns: Columns) -> LabelOrder:
         asked = self.wanted()
         if asked is None:
             raise WrongPhase("no step waits for labels: nothing to give")
-        ending = path.suffix.lower().removeprefix(".")
-        stamp_of(path)
-        chosen = _named(label=label, id_column=id_column, file_name=path.name[-200:])
+        stamp_of(labels)
         given = self._connection.call(
             "POST",
             self._at("wanted", "labels"),
             params={
-                **chosen,
-                "kind": _ALIASES.get(ending, ending),
-                "keep_unknown_labels": keep_unknown_labels,
+                **_named(asdict(columns)),
+                "file_name": labels.name[-200:],
+                "kind": _kind(labels),
             },
-            content=encrypt_labels(asked, path),
+            content=encrypt_labels(asked, labels),
             slow=True,
         )
         return replace(asked.order, given_at=given["given_at"])
 
     def export_inputs(self, destination: str | Path) -> int:
         from easeml_meter.tables.opening import open_table
-        from easeml_meter.tables.table_file import check_ending, write_table
+        from easeml_meter.tables.writing import check_ending, write_table
 
         path = Path(destination)
         check_ending(path)
@@ -228,29 +173,31 @@ class RemoteMeter(MeterVerbs):
     def notices(self) -> list[dict[str, object]]:
         return list(self._connection.listed(self._at("notices")))
 
-    def set_validation(
-        self,
-        source: Data,
-        *,
-        label: str | None = None,
-        id_column: str | None = None,
-        cluster: str | None = None,
+    def _validate(
+        self, source: Source, columns: dict[str, str | None], *, first: bool
     ) -> ValidationSet:
-        if self._validations():
+        there = self._validations()
+        if first and there:
+            newest = ValidationSet.from_json(self._id, there[-1])
+            named = [getattr(newest, name) == each for name, each in columns.items() if each]
+            if all(named) and newest.digest == file_digest(source):
+                return newest
             raise WrongPhase("there is a validation set already: use meter validation replace")
-        return self._validate(source, _named(label=label, id_column=id_column, cluster=cluster))
-
-    def replace_validation(
-        self,
-        source: Data,
-        *,
-        label: str | None = None,
-        id_column: str | None = None,
-        cluster: str | None = None,
-    ) -> ValidationSet:
-        if not self._validations():
+        if not first and not there:
             raise WrongPhase("there is no validation set yet: give one with meter validation set")
-        return self._validate(source, _named(label=label, id_column=id_column, cluster=cluster))
+        kind = _kind(source)
+        stamp_of(source)
+        try:
+            added = self._connection.call(
+                "POST",
+                self._at("validation-sets"),
+                params={**_named(columns), "suffix": kind},
+                content=source.read_bytes(),
+                slow=True,
+            )
+        except InvalidInput as error:
+            raise submissions.renamed(error, {f"validation.{kind}": source}) from None
+        return ValidationSet.from_json(self._id, added)
 
     def submit_any(
         self,
@@ -259,21 +206,17 @@ class RemoteMeter(MeterVerbs):
         model: str,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
-        once: bool = False,
-        note: str = "",
-        link: str = "",
+        **said: Unpack[Said],
     ) -> Signal:
         answer = submissions.submit(
             self._connection,
             self._at("submissions"),
             submitted,
             model=model,
-            note=note,
-            link=link,
-            seen=self._seen_sets,
-            options=({"once": True} if once else {}) | _tenant(tenant),
+            in_use=self._seen_sets,
             tenant=_tenant(tenant),
             conditions=conditions,
+            **said,
         )
         return signal_from_json(answer["signal"], self.spec)
 
@@ -371,25 +314,13 @@ class RemoteMeter(MeterVerbs):
                 file.write(json.dumps(records, indent=2).encode())
         return folder
 
-    def differences(
-        self,
-        first: int | None = None,
-        second: int | None = None,
-        *,
-        generation: int | None = None,
-        better: bool = False,
-        page: int = 1,
-        tenant: int | None = None,
+    def _compare(
+        self, number: int, steps: tuple[int | None, int | None], tenant: int | None, **shown: Any
     ) -> Differences:
-        number = self._newest_released() if generation is None else generation
-        steps = {"first": first, "second": second}
-        asked = {name: step for name, step in steps.items() if step is not None}
-        found = self._connection.call(
-            "GET",
-            self._at("test-sets", number, "compare"),
-            params={**asked, "better": better, "page": page, **_tenant(tenant)},
-        )
-        return Differences.from_json(found)
+        asked = _named(dict(zip(("first", "second"), steps, strict=True)))
+        place = self._at("test-sets", number, "compare")
+        params = {**asked, **shown, **_tenant(tenant)}
+        return Differences.from_json(self._connection.call("GET", place, params=params))
 
     def batches(self) -> list[Batch]:
         return [
@@ -412,7 +343,7 @@ class RemoteMeter(MeterVerbs):
                 own = {"meter": self._id, "previous": previous, "digest": each["digest"] or ""}
                 links.append(AuditLink(**known(AuditLink, each, **own)))
             after = page["next"]
-        return Audit(tuple(links), tuple(page["problems"]))
+        return Audit(tuple(links), tuple(page["problems"]), tuple(page["restored"]))
 
     def _at(self, *parts: object) -> str:
         return "/".join(["/meters", self._id, *map(str, parts)])
@@ -447,7 +378,6 @@ class RemoteMeter(MeterVerbs):
         return list(self._connection.listed(self._at("validation-sets")))
 
     def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
-        """Download the validation set in use."""
         if not (found := self._validations()):
             raise WrongPhase("there is no validation set yet: give one with set_validation")
         newest = ValidationSet.from_json(self._id, found[-1])
@@ -455,22 +385,6 @@ class RemoteMeter(MeterVerbs):
         place = self._at("validation-sets", newest.number, "file")
         self._connection.download(place, path)
         return newest, path
-
-    def _validate(self, given: Data, params: dict[str, Any]) -> ValidationSet:
-        path = as_source(given, "validation set", a_set=True)
-        ending = path.suffix.lower().removeprefix(".")
-        suffix = _ALIASES.get(ending, ending)
-        try:
-            added = self._connection.call(
-                "POST",
-                self._at("validation-sets"),
-                params={**params, "suffix": suffix},
-                content=_content(path),
-                slow=True,
-            )
-        except InvalidInput as error:
-            raise submissions.renamed(error, {f"validation.{suffix}": path}) from None
-        return ValidationSet.from_json(self._id, added)
 
     def _seen(self, tenants: int) -> list[int]:
         """List the tenants whose signals the caller sees here."""
@@ -485,11 +399,11 @@ def _tenant(number: int | None) -> dict[str, int]:
     return {} if number is None else {"tenant": number}
 
 
-def _named(**columns: str | None) -> dict[str, str]:
-    """Return the columns that were named."""
-    return {name: value for name, value in columns.items() if value is not None}
+def _named(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
 
 
-def _content(path: Source) -> bytes:
-    stamp_of(path)
-    return path.read_bytes()
+def _kind(source: Source) -> str:
+    """Return what readers take a file for, by its ending, as the server calls it."""
+    ending = source.suffix.lower().removeprefix(".")
+    return _ALIASES.get(ending, ending)

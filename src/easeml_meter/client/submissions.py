@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Unpack
 
 from easeml_meter.client.connection import Connection
 from easeml_meter.core.submissions import CheckedSubmission
@@ -21,11 +21,10 @@ from easeml_meter.errors import (
     error_named,
     invalid,
 )
-from easeml_meter.service.submissions.answering import Submission
+from easeml_meter.service.submissions.answering import Said, Submission
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import Conditions, Progress
-from easeml_meter.tables.source import Source
-from easeml_meter.tables.wording import named
+from easeml_meter.tables.source import Source, named
 
 _WAIT = 2
 """Seconds that the server is asked to wait for an answer before it tells the state."""
@@ -55,28 +54,25 @@ def submit(
     submitted: Submitted,
     *,
     model: str,
-    note: str,
-    link: str,
-    seen: Callable[[], Mapping[str, int]],
-    options: Mapping[str, Any],
+    in_use: Callable[[], Mapping[str, int]],
     tenant: dict[str, int],
     conditions: Conditions,
+    **said: Unpack[Said],
 ) -> dict[str, Any]:
     """Submit, and return what the server shows of it once it is answered.
 
-    `options` go with the request, `tenant` with those that look after it; `seen` returns the sets
-    in use, which are read once, so that every try is the same submission.
+    `in_use` returns the sets in use, which are read once, so that every try is the same submission.
 
     Raises:
         InvalidInput: the submission cannot be measured; files are named as they are named here.
         Untold: it was answered, and the caller does not see answers.
     """
     _check_conditions(conditions)
-    Submission(submitted, model, note=note, link=link)  # what is wrong with its name or note
+    Submission(submitted, model, **said)  # what is wrong with its name or note
     files = submitted.files()
     conditions.progress(SENDING, 0, 0)
-    noted = {name: said for name, said in (("note", note), ("link", link)) if said}
-    params = {"model": model, **noted, **submitted.options(), **options, **seen()}
+    noted = {name: value for name, value in said.items() if value}
+    params = {"model": model, **noted, **submitted.options(), **tenant, **in_use()}
     try:
         # Until the server has said its id, a submission cannot be taken back.
         with _uninterrupted() as interrupts:
@@ -129,7 +125,6 @@ def _settled(
     *,
     stop: bool,
 ) -> dict[str, Any]:
-    """Wait until a submission is answered or refused."""
     started = heard = time.monotonic()
     try:
         while answer["state"] in _STATES:

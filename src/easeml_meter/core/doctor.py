@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
+
+SILENT = timedelta(minutes=5)
+"""A worker that gave no sign of life for so long is none."""
 
 
 class Verdict(StrEnum):

@@ -45,9 +45,9 @@ class Gate:
         if spec.difference is not None:
             needed = 'a condition, such as "n - o > 0 +/- 0.01": a reading of n - o is no gate'
             raise invalid("gate", spec.question, needed)
-        if spec.condition is not None:
+        if spec.verdict:
             if self.fail_above is not None:
-                needed = "--most-loss, or nothing: this meter has no bands, it answers pass or fail"
+                needed = "--most-loss, or nothing: this meter has no bands"
                 raise invalid("fail-above", self.fail_above, needed)
             return
         if self.fail_above is None and self.most_loss is None:
@@ -64,8 +64,12 @@ class Gate:
         self.check(signal.spec)
         reasons = []
         if signal.passed is False:
-            reasons.append(f"{signal.spec.condition} was not passed")
-        elif signal.band is None and not signal.passed and signal.answer != BASELINE:
+            asked = signal.spec.condition
+            reasons.append("an alarm" if asked is None else f"{asked} was not passed")
+        elif signal.answer == BASELINE:
+            line = "other models are compared with it, so it was not measured itself"
+            reasons.append(f"{line}: submit the candidate, under another name")
+        elif signal.band is None and not signal.passed:
             reasons.append(f"there is no band to go by ({name_of(signal.answer)})")
         elif self.fail_above is not None and (signal.band or 0) > self.fail_above:
             reasons.append(f"band {signal.band} is above band {self.fail_above}")
@@ -99,7 +103,8 @@ class GateVerdict:
         """What has to be known about the answer; often nothing."""
         if not Rules(self.signal.spec).incremental:
             return ""
-        return "An incremental meter tells the worst band so far, which may be an earlier model's."
+        worst = "An incremental meter tells the worst band so far, which may be an earlier model's"
+        return f"{worst}: only a fresh test set judges this one alone."
 
     @property
     def sentence(self) -> str:
@@ -108,9 +113,7 @@ class GateVerdict:
         told = f"model {signal.model}: step {signal.step} of test set {signal.generation}"
         if self.passed:
             if signal.passed:
-                told += f", {signal.spec.condition}"
-            elif signal.answer == BASELINE:
-                told += ", which others are compared with"
+                told += f", {signal.spec.condition or 'ok'}"
             elif signal.spec.drawn is None:
                 told += f", {band_words(signal)} of {signal.spec.signals}"
             return f"passed: {told}"

@@ -13,9 +13,12 @@ from functools import lru_cache
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
+from easeml_meter.core.questions.alarm import in_force
+from easeml_meter.core.questions.labels import validation_noise
 from easeml_meter.core.questions.planning import (
     Plan,
     assumptions_of,
+    following,
     plan_of,
     promise_of,
 )
@@ -57,12 +60,12 @@ class MeterState:
     @property
     def promise(self) -> str:
         """What is promised of the current test set."""
-        return promise_of(self.spec, self.current.number)
+        return promised_of(self.spec, self.current)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What that rests on."""
-        return assumptions_of(self.spec.of_test_set(self.current.number))
+        return assumptions_of(as_delivered(self.spec, self.current))
 
     @property
     def archived(self) -> bool:
@@ -165,11 +168,26 @@ def _spec(settings: str) -> MeterSpec:
     return MeterSpec.from_mapping(json.loads(settings))
 
 
+def as_delivered(spec: MeterSpec, test_set: TestSet) -> MeterSpec:
+    """Return a meter as it is for a test set: once rows were delivered, its plan follows them.
+
+    Their number, which is in the books before the first answer, says all: nothing else is kept.
+    """
+    found = spec.of_test_set(test_set.number)
+    return found if test_set.rows is None else following(found, test_set.rows)
+
+
+def promised_of(spec: MeterSpec, test_set: TestSet) -> str:
+    """Say what a meter promises of a test set."""
+    in_all = spec if test_set.rows is None else following(spec, test_set.rows)
+    return promise_of(in_all, test_set.number)
+
+
 def ledger_of(spec: MeterSpec, generation: TestSet) -> Ledger:
     """Open the ledger of a delivered test set."""
     if generation.rows is None:
         raise WrongPhase(f"test set {generation.number} was not delivered yet")
-    found = spec.of_test_set(generation.number)
+    found = as_delivered(spec, generation)
     # Of a score such as recall, the planned positives: sealing has checked that so many are there,
     # and how many more there are is nobody's business. With a judge, the planned labels.
     return _ledger(found, plan_of(found).size if found.sized else generation.rows)
@@ -332,6 +350,7 @@ def signal_of(
         model=entry.model,
         tenant=entry.tenant,
         told_at=datetime.fromisoformat(entry.told_at),
+        rows=situation.numbered(entry.generation).rows,
         battery=_empty(ledger.spec) if over else ledger.battery(account),
         steps_left=left,
         repeated=repeated,
@@ -376,14 +395,14 @@ def session_view(
     `earlier` are windows of a rolling test set whose answers are shown before those of this one;
     `shared` are the entries of all tenants, where `handovers` join its history with others.
     """
-    spec = state.spec.of_test_set(test_set.number)
+    spec = as_delivered(state.spec, test_set)
     signals: list[Signal] = []
     left = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
     if test_set.phase is Phase.ARCHIVED:
         battery, left = 0.0, 0
     if test_set.rows is not None:
-        ledger = ledger_of(spec, test_set)
+        ledger = ledger_of(state.spec, test_set)
         # An account that is shared names the first of its tenants.
         tenant = entries[0].tenant if entries else account.tenant
         for window, told in earlier:
@@ -405,7 +424,7 @@ def session_view(
         signals=tuple(signals),
         battery=battery,
         steps_left=left,
-        promise=promise_of(state.spec, test_set.number),
+        promise=_promise(state, test_set, account),
         assumptions=assumptions_of(spec),
         retrospective=truths,
         submitters=tuple(
@@ -416,7 +435,16 @@ def session_view(
             for told in (*(each for _, each in earlier), entries)
             for note in _notes(spec, told)
         ),
+        validation_noise=validation_noise(state.validation.rows, spec) if state.validation else "",
     )
+
+
+def _promise(state: MeterState, test_set: TestSet, account: Account) -> str:
+    """Say what a test set promises; of an alarm, with g as it is now."""
+    if not state.spec.vouches or test_set.rows is None or state.validation is None:
+        return promised_of(state.spec, test_set)
+    rows, visible = test_set.rows, state.validation.rows
+    return promise_of(in_force(state.spec, account.state, rows, visible), test_set.number)
 
 
 def _notes(spec: MeterSpec, entries: Sequence[Entry]) -> Iterator[Note]:

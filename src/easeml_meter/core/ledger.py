@@ -17,8 +17,7 @@ from easeml_meter.core.signals import BASELINE, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.draws import expected_edges
-from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.feedback import expected_edges, possible_bands
 from easeml_meter.stats.planning import log_tails
 
 
@@ -160,10 +159,11 @@ class Ledger:
             return 1.0
         if not self.may_submit(account):
             return 0.0
-        return 1 - account.steps / self._promised(account)
+        share = 1 - account.steps / self._promised(account)
+        return min(share, self.rules.share_left(account.state))
 
     def steps_left(self, account: Account) -> int:
         """Give the steps still promised whatever the answers will be."""
-        left = self._promised(account) - account.steps
+        left = self.rules.left(account.state, self._promised(account) - account.steps)
         may = self.may_submit(account)
         return left if left > 0 and may else int(may)

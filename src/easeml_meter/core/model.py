@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from dataclasses import dataclass
 from datetime import datetime
@@ -146,7 +148,7 @@ class MeterRecord:
     created_at: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TestSet:
     """A test set, requested or delivered. The books call it a generation of its meter."""
 
@@ -168,6 +170,11 @@ class TestSet:
     def __post_init__(self) -> None:
         # Databases and backups hold the word.
         object.__setattr__(self, "phase", Phase(self.phase))
+
+    def __repr__(self) -> str:
+        rows = f"{self.table_rows:,} rows"
+        size = rows if self.table_rows else f"{self.labels_needed:,} labels needed"
+        return f"<TestSet {self.number}: {self.phase}, {size}>"
 
     @property
     def needs_labels(self) -> bool:
@@ -281,7 +288,7 @@ class LabelRequest:
         return cls(asked, tuple(data["recipients"]), tuple(parts), strata)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ValidationSet:
     """A validation set; the one with the highest number is in use."""
 
@@ -292,6 +299,17 @@ class ValidationSet:
     settings: dict[str, Any]
     blob: str
     added_at: str
+
+    def __repr__(self) -> str:
+        return f"<ValidationSet {self.number}: {self.rows:,} rows>"
+
+    @property
+    def identity(self) -> str:
+        """What losses on it follow from: the digest of its file, and of which columns are which."""
+        columns = [self.settings["label"], self.id_column, self.cluster]
+        if columns == ["label", None, None]:
+            return self.digest
+        return hashlib.sha256(json.dumps([self.digest, *columns]).encode()).hexdigest()
 
     @property
     def label(self) -> str:

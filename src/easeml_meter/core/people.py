@@ -1,4 +1,4 @@
-"""People as values: their roles, users, their seats at meters, their tokens."""
+"""People as values: their roles, users, seats at meters and tokens, and messages to them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-from easeml_meter.errors import invalid
+from easeml_meter.errors import MeterError, invalid
 
 
 class Role(StrEnum):
@@ -149,3 +149,43 @@ class Token:
     def limited(self) -> bool:
         """Whether its user may do more than it may."""
         return bool(self.scopes) or self.pace is not None
+
+    def usable(self, now: str) -> bool:
+        """Whether it was not revoked and has not expired."""
+        return self.revoked_at is None and self.expires_at > now
+
+
+class DeliveryState(StrEnum):
+    """Where a message stands."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    GIVEN_UP = "given up"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message on its way."""
+
+    id: str
+    address: str
+    """Where its e-mail goes; empty: it goes to those whom the setting `notify` names."""
+    body: dict[str, str]
+    """Its `subject` and its `text`; of an e-mail also what it is `about`."""
+    state: DeliveryState
+    attempts: int
+    due_at: str
+    created_at: str
+
+    @classmethod
+    def new(cls, identifier: str, address: str, body: dict[str, str], now: str) -> Delivery:
+        """Return a message that is due at once."""
+        return cls(identifier, address, body, DeliveryState.WAITING, 0, now, now)
+
+
+class Undelivered(MeterError):
+    """A message did not arrive; it is tried again later."""
+
+
+class Unsendable(Undelivered):
+    """A message cannot even be made; trying it again would not help."""

@@ -21,6 +21,9 @@ from easeml_meter.stats.rounding import as_written, at_least, at_most
 if TYPE_CHECKING:
     from easeml_meter.core.views import Signal
 
+Loss = float | Fraction
+Against = Comparison | None
+"""The old model beside a new one, where they are compared."""
 ABOVE_CEILING = -1
 NO_READING = -3
 PASS = -6
@@ -29,6 +32,8 @@ BASELINE = -8
 TOO_FAR = -9
 BELOW_FLOOR = -11
 TOO_FEW = -12
+OK = -13
+ALARM = -14
 
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
@@ -39,6 +44,8 @@ _NAMES = {
     BELOW_FLOOR: "below-floor",
     TOO_FEW: "too-few",
     TOO_FAR: "too-far",
+    OK: "ok",
+    ALARM: "alarm",
 }
 _SILENT = {
     NO_READING: "The model could not be measured on the hidden inputs: nothing is promised.",
@@ -66,7 +73,7 @@ class State:
     top: int = 1
     """The running maximum of an incremental meter; 1 before anything was told."""
     passes: int = 0
-    """Models that passed, where they are counted."""
+    """Models that passed, or alarms, where they are counted."""
     based: bool = False
     """Whether there is a model to compare others with."""
 
@@ -169,8 +176,8 @@ class Rules:
     def answer(
         self,
         state: State,
-        validation_loss: float | Fraction,
-        test_loss: float | Fraction,
+        validation_loss: Loss,
+        test_loss: Loss,
         against: Comparison | None = None,
     ) -> int:
         """Return what is told for a submission with these losses.
@@ -205,6 +212,14 @@ class Rules:
     def ended(self, state: State) -> bool:
         """Whether an answer has closed the test set: with bands, none does."""
         return False
+
+    def left(self, state: State, steps: int) -> int:
+        """Return how many of so many steps are promised whatever their answers are."""
+        return steps
+
+    def share_left(self, state: State) -> float:
+        """Return the share of the answers that close the test set which has not come yet."""
+        return 1.0
 
     def level(self, state: State) -> int:
         """Return the index of the smallest tolerance that the next answer may promise."""
@@ -292,10 +307,7 @@ class Rules:
         return float(at_least(max(least, Fraction(0)), digits=15)), at_the_most
 
     def truth(
-        self,
-        validation_loss: Fraction,
-        test_loss: Fraction,
-        against: Comparison | None = None,
+        self, validation_loss: Fraction, test_loss: Fraction, against: Comparison | None = None
     ) -> dict[str, Any]:
         """Return what really happened at a step, as the fields of a `Truth`: here, the band."""
         return {"band": self.band_of(self.gap(validation_loss, test_loss))}

@@ -6,6 +6,7 @@ test set has been released.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -17,9 +18,12 @@ from easeml_meter.checks import known
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.questions.kinds import rules_of
-from easeml_meter.core.questions.rolling import sharing_delta
+from easeml_meter.core.questions.planning import following
+from easeml_meter.core.questions.rolling import windows_together
 from easeml_meter.core.signals import (
+    ALARM,
     FAIL,
+    OK,
     PASS,
     Rules,
     answer_named,
@@ -55,6 +59,8 @@ class Signal(Shown):
     """Where the bands of this answer begin, if a band was told of drawn edges."""
     told_edges: tuple[float, float] | None = None
     """The edges of the band told, where some may be left out near the ceiling."""
+    rows: int | None = None
+    """The examples of its test set, which its tolerance follows."""
     old: int | None = None
     """The step of the model that it was compared with; None: with none."""
     validation_loss: float | None = None
@@ -87,7 +93,7 @@ class Signal(Shown):
     @property
     def passed(self) -> bool | None:
         """Whether the model passed the condition asked; None where the gap was asked for."""
-        return {PASS: True, FAIL: False}.get(self.answer)
+        return {PASS: True, OK: True, FAIL: False, ALARM: False}.get(self.answer)
 
     @cached_property
     def rules(self) -> Rules:
@@ -104,7 +110,7 @@ class Signal(Shown):
     @property
     def confidence(self) -> float:
         """Probability that every promise of this session holds."""
-        return float(confidence(self.spec))
+        return float(confidence(self.spec, self.generation))
 
     @cached_property
     def gap(self) -> tuple[float, float] | None:
@@ -146,7 +152,9 @@ class Signal(Shown):
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        sure = f"With probability at least {confidence(self.spec)}, {self.together}"
+        sure = (
+            f"With probability at least {confidence(self.spec, self.generation)}, {self.together}"
+        )
         return self.rules.sentence(self, sure)
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,6 +181,7 @@ class Signal(Shown):
             "generation": self.generation,
             "tenant": self.tenant,
             "told_at": self.told_at.isoformat(),
+            "rows": self.rows,
             "repeated": self.repeated,
             "by_name": self.by_name,
             "battery": self.battery,
@@ -197,7 +206,7 @@ def together(spec: MeterSpec, number: int = 1) -> str:
     """Say which answers share the probability of a promise, as part of a sentence.
 
     A rolling test set goes on without end, so no probability covers all that it will ever answer:
-    `number` is that of the window, and as many windows as one delta is for share it.
+    `number` is that of the window.
     """
     if spec.top_up is not None:
         return "for all answers of this test set together, before and after it is topped up"
@@ -205,18 +214,8 @@ def together(spec: MeterSpec, number: int = 1) -> str:
         return "for all answers of this test set together, before and after it was topped up"
     if spec.window is None:
         return "for all answers of this test set together"
-    return _windows_together(spec, number)
-
-
-def _windows_together(spec: MeterSpec, number: int) -> str:
-    steps, another = spec.steps, f"another {at_most(spec.delta)}"
-    if steps == 1:
-        one = "the first window" if number == 1 else f"window {number:,}"
-        return f"for {one} (each {'further' if number == 1 else 'other'} one costs {another})"
-    first, last = sharing_delta(steps, number)
-    if first == 1:
-        return f"for the first {steps:,} windows together ({steps:,} further ones cost {another})"
-    return f"for windows {first:,} to {last:,} together (each {steps:,} others cost {another})"
+    more = "each further one costs" if spec.steps == 1 else f"{spec.steps:,} further ones cost"
+    return f"for {windows_together(spec.steps, number)} ({more} another {at_most(spec.delta)})"
 
 
 @dataclass(frozen=True)
@@ -333,6 +332,8 @@ class SessionView(Shown):
     """Hand-overs that wait for a tenant to agree, of those that concern this history."""
     notes: tuple[Note, ...] = ()
     """What the senders of these submissions noted on them."""
+    validation_noise: str = ""
+    """How far a share measured on the validation set may be off; empty: not known."""
     submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
@@ -379,6 +380,7 @@ class SessionView(Shown):
             "sharing": list(self.sharing),
             "handovers": [each.to_json() for each in self.handovers],
             "notes": [each.to_json() for each in self.notes],
+            "validation_noise": self.validation_noise,
         }
 
 
@@ -414,20 +416,34 @@ class Audit(Shown):
     links: tuple[AuditLink, ...]
     """Without details where an answer is none of the reader's; then all without digests."""
     problems: tuple[str, ...]
+    restored: tuple[str, ...] = ()
+    """When the books came from a backup, and what came back or is unknown since."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
-        return {"links": [asdict(link) for link in self.links], "problems": list(self.problems)}
+        links = [asdict(link) for link in self.links]
+        return {"links": links, "problems": list(self.problems), "restored": list(self.restored)}
 
     @property
     def sound(self) -> bool:
         """Whether nothing is wrong."""
         return not self.problems
 
+    @property
+    def state(self) -> str:
+        """What it comes to, in two words."""
+        return "does not match" if self.problems else "sound" + ", restored" * bool(self.restored)
+
+
+def _as_told(data: Mapping[str, Any], spec: MeterSpec) -> MeterSpec:
+    """Return the meter as it is for a test set of so many rows."""
+    found, rows = spec.of_test_set(data["generation"]), data["rows"]
+    return found if rows is None else following(found, rows)
+
 
 def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
     """Read what `Signal.to_dict` gave; the specification says the rest."""
-    spec = spec.of_test_set(data["generation"])
+    spec = _as_told(data, spec)
     return Signal(
         spec=spec,
         answer=answer_named(data["answer"]),
@@ -448,6 +464,7 @@ _PLAIN = (
     "step",
     "generation",
     "model",
+    "rows",
     "battery",
     "steps_left",
     "repeated",
@@ -458,7 +475,7 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
     """Read what `SessionView.to_dict` gave."""
     return SessionView(
         meter=data["meter"],
-        spec=spec.of_test_set(data["generation"]),
+        spec=_as_told(data, spec),
         generation=data["generation"],
         phase=Phase(data["phase"]),
         rows=data["rows"],
@@ -473,4 +490,137 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
         sharing=tuple(data["sharing"]),
         handovers=tuple(map(Consequence.from_json, data["handovers"])),
         notes=tuple(Note(**known(Note, each)) for each in data["notes"]),
+        validation_noise=data["validation_noise"],
     )
+
+
+NAMED_ROWS = 10
+"""Rows that a refusal or a notice names; the rest is counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """How many rows of a test set stand in another set: a validation set, or a test set."""
+
+    at: str
+    generation: int
+    """The number of the test set."""
+    validation_set: int | None = None
+    test_set: int | None = None
+    """The other test set; without it and a validation set, the test set itself."""
+    rows_shared: int | None
+    """None: not known, because there was nothing to compare."""
+    first_rows: tuple[int, ...] = ()
+    ids_renumbered: int = 0
+    """Rows with an id of the other set but other inputs, which the labeler said are other rows."""
+
+    @property
+    def other(self) -> str:
+        """What the test set was compared with."""
+        if self.validation_set is not None:
+            return f"validation set {self.validation_set}"
+        return f"test set {self.test_set if self.test_set is not None else self.generation}"
+
+    @property
+    def sentence(self) -> str:
+        """The notice in words."""
+        this = f"test set {self.generation}"
+        if self.other == this:
+            return f"{self.rows_shared:,} rows of {this} have the inputs of another of its rows"
+        if self.rows_shared is None:
+            return f"it is not known whether {self.other} shares rows with {this}"
+        numbered = f", and {self.ids_renumbered:,} ids with other inputs"
+        renumbered = numbered if self.ids_renumbered else ""
+        return f"{self.other} shares {self.rows_shared:,} rows with {this}{renumbered}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the notice as JSON has it."""
+        return {**asdict(self), "first_rows": list(self.first_rows), "sentence": self.sentence}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Notice:
+        """Return what `to_json` told."""
+        return cls(**known(cls, data, first_rows=tuple(data["first_rows"])))
+
+
+_LONGEST_CELL = 1_000
+"""Characters of a cell in JSON: whole rows are in the released file."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One of the two submissions."""
+
+    step: int
+    model: str
+    test_loss: float
+
+
+@dataclass(frozen=True)
+class DifferingExample:
+    """A row of the test set on which the two submissions differ."""
+
+    row: int
+    """From 1, in the order of the test set."""
+    id: Any
+    """None: the test set has no ids."""
+    label: Any
+    predictions: tuple[str, str]
+    losses: tuple[float, float]
+    inputs: dict[str, Any]
+    """The first columns."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it: values that JSON does not know, as text."""
+        found = asdict(self) | {"id": plain(self.id), "label": plain(self.label)}
+        return found | {"inputs": {name: plain(value) for name, value in self.inputs.items()}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> DifferingExample:
+        """Read what `to_json` gave."""
+        pairs = {name: tuple(data[name]) for name in ("predictions", "losses")}
+        return cls(**known(cls, data, **pairs))
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What became worse and what became better, from the first submission to the second."""
+
+    generation: int
+    first: Compared
+    second: Compared
+    rows: int
+    worse: int
+    better: int
+    zero_one: bool
+    """Whether an example is right or wrong, and nothing between."""
+    page: int
+    pages: int
+    examples: tuple[DifferingExample, ...]
+    """Those of one page, of the kind that was asked for."""
+    found: int
+    """Examples of that kind."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self) | {"examples": [each.to_json() for each in self.examples]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Differences:
+        """Read what `to_json` gave."""
+        sides = {name: Compared(**known(Compared, data[name])) for name in ("first", "second")}
+        examples = tuple(map(DifferingExample.from_json, data["examples"]))
+        return cls(**known(cls, data, **sides, examples=examples))
+
+
+def plain(value: Any) -> Any:
+    """Return a cell of any table as JSON can have it."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
+    if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):  # an image, say
+        return f"{len(value['bytes']):,} bytes"
+    return str(value)[:_LONGEST_CELL]

@@ -49,8 +49,6 @@ class _Past:
 
 @dataclass(frozen=True)
 class _Example:
-    """A meter, and how far it got."""
-
     name: str
     steps: int
     answers: int

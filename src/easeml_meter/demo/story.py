@@ -1,11 +1,14 @@
 """The story that `meter demo` tells: a real meter in a real folder, with made-up mails.
 
-A developer tunes a made-up mail filter to the validation set without noticing.
+A developer tunes a made-up mail filter to the validation set without noticing. Beside it stand the
+files of the tutorial (docs/embedded.md): a mail filter, its data, four models.
 """
 
 from __future__ import annotations
 
+import csv
 import math
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +19,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from easeml_meter.core.views import SessionView, Signal, Truth
-from easeml_meter.demo import tutorial
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.report.palette import band_colours
@@ -41,7 +43,8 @@ def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
         InvalidInput: the folder exists already.
     """
     if folder.exists():
-        raise InvalidInput(f"{folder}: exists already: name a new folder, or remove it")
+        look = f"look at it with meter -C {folder} status, or: meter demo {folder.name}-2"
+        raise InvalidInput(f"{folder}: exists already: {look}")
     world = MailWorld()
     train, validation, fresh = world.draw(TRAIN), world.draw(VALIDATION), world.draw(VALIDATION)
     with Meter.create(folder, meter_for(_STEPS), name="demo") as meter:
@@ -74,7 +77,7 @@ def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
         pause()
         released = meter.release()
         _reveal(meter.status(generation=1), console)
-        tutorial.write(folder / "tutorial")
+        write_tutorial(folder / "tutorial")
         console.print(f"\nA picture of it: [bold]{released / 'report.html'}[/bold]")
         console.print(
             f"Next: [bold]meter -C {folder} status[/bold], or plan your own: "
@@ -110,7 +113,6 @@ def submit(meter: Meter, filter_: Filter, hidden: Mails, validation: Mails) -> S
 
 
 def _line(signal: Signal) -> Text:
-    """Print an answer in one line: what the developer sees, and what the meter says."""
     from rich.text import Text
 
     line = Text(f"  {signal.step:>2}  {signal.model:<17}", no_wrap=True)
@@ -239,3 +241,72 @@ def _fitted(name: str, train: Mails, columns: Numbers) -> Filter:
     inputs, target = train.inputs[:, columns], 2 * train.spam - 1
     weights = np.linalg.solve(inputs.T @ inputs + np.eye(len(columns)), inputs.T @ target)
     return Filter(name, columns, weights)
+
+
+_OTHER = {"spam": "ham", "ham": "spam"}
+
+SETTINGS = """\
+[meter]
+steps = 4                     # promised answers
+delta = 0.05                  # the promise may fail with this probability
+loss = "0-1"
+inputs = "public"             # developers see the test inputs, never the labels
+classes = ["ham", "spam"]
+
+[[bands]]
+lower = 0.0
+upper = 0.05
+tolerance = 0.1
+
+[[bands]]
+lower = 0.05
+upper = 0.12
+tolerance = 0.1
+
+[[bands]]
+lower = 0.12
+upper = 1.0
+tolerance = 0.1
+"""
+"""The meter.toml of the tutorial."""
+
+
+def write_tutorial(folder: Path) -> None:
+    """Write the files to a new folder."""
+    folder.mkdir(parents=True)
+    (folder / "meter.toml").write_text(SETTINGS, encoding="utf-8")
+    hidden = _mails(folder / "labelled.csv", 300, seed=1)
+    validation = _mails(folder / "validation.csv", 50, seed=2)
+    fresh = _mails(folder / "fresh.csv", 50, seed=3)
+    # From model to model the validation loss falls, and the test loss does not.
+    for number, (on_test, on_validation) in enumerate([(48, 8), (45, 4), (51, 1)], 1):
+        _predict(folder / f"v{number}-test.csv", hidden, on_test)
+        _predict(folder / f"v{number}-validation.csv", validation, on_validation)
+    _predict(folder / "v4-test.csv", hidden, 39)
+    _predict(folder / "v4-validation.csv", fresh, 7)
+
+
+def _mails(path: Path, count: int, seed: int) -> list[str]:
+    """Write made-up mails with labels; return the labels."""
+    draw = random.Random(seed)  # noqa: S311  data, no secrets
+    labels = ["spam" if draw.random() < 0.4 else "ham" for _ in range(count)]
+    rows: list[list[object]] = [
+        [number, draw.randrange(10**6), draw.randrange(9), label]
+        for number, label in enumerate(labels, 1)
+    ]
+    _rows(path, ["id", "bytes", "links", "label"], rows)
+    return labels
+
+
+def _predict(path: Path, labels: list[str], wrong: int) -> None:
+    """Write the predictions of a model that gets so many wrong."""
+    missed = set(random.Random(wrong).sample(range(len(labels)), wrong))  # noqa: S311
+    rows: list[list[object]] = [
+        [at + 1, _OTHER[label] if at in missed else label] for at, label in enumerate(labels)
+    ]
+    _rows(path, ["id", "prediction"], rows)
+
+
+def _rows(path: Path, header: list[str], rows: list[list[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])

@@ -14,19 +14,28 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
-from easeml_meter.core.gate import Gate
+from easeml_meter.core.questions.labels import fewer_answers, plan_labels
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import InvalidInput, MeterError, spoken
 from easeml_meter.meter import MeterVerbs
+from easeml_meter.report.words import loss_name, shown, told_words, true_loss_words
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.service.submissions.kinds import OnnxFile, PredictionFiles, Submitted
-from easeml_meter.spec import MeterSpec
+from easeml_meter.spec import DEFAULT_STEPS, MeterSpec
 from easeml_meter.tables.opening import FORMATS
 from easeml_meter.tables.source import Held
 
 _MOST_BYTES = 1 << 30
-_LAST = 20
+_LAST = 5
 """Answers that a status shows: an agent's context is short."""
+_WORDS = {
+    ", or rely on the order of the rows (--no-ids)": "",
+    "--id": "id_column",
+    "--fail-above BAND or --most-loss LOSS": "fail_above, the number of a band",
+    "meter history": "meter_status",
+}
+"""What commands and options, of which errors speak, are called here."""
 _MODELS = (".onnx",)
 
 Arguments = ParamSpec("Arguments")
@@ -47,7 +56,8 @@ def refusing(
         try:
             return tool(*args, **kwargs)
         except MeterError as error:
-            raise failure(f"[exit {error.exit_code}] {error.word}: {error}") from None
+            said = spoken(str(error), _WORDS)
+            raise failure(f"[exit {error.exit_code}] {error.word}: {said}") from None
 
     return called
 
@@ -59,17 +69,33 @@ class Tools:
     meter: MeterVerbs
     root: Path
 
-    def plan(self, steps: int, tolerance: float, delta: float) -> Answer:
-        """Return how many labels a meter needs."""
-        spec = MeterSpec.uniform(tolerance=tolerance, steps=steps, delta=delta)
-        return required_labels(spec).to_dict()
+    def plan(
+        self, labels: int | None, steps: int | None, tolerance: float | None, delta: float
+    ) -> Answer:
+        """Return how many labels a meter needs, or how exact one is that has so many."""
+        if (labels is None) == (tolerance is None):
+            raise InvalidInput("give labels or tolerance: the other is the answer")
+        count = DEFAULT_STEPS if steps is None else steps
+        spec = MeterSpec.uniform(tolerance=tolerance or 0.1, steps=count, delta=delta)
+        if labels is None:
+            return required_labels(spec).to_dict()
+        plan = plan_labels(spec, labels, steps)
+        fewer = fewer_answers(plan, labels, steps)
+        return {**({"fewer": fewer} if fewer else {}), **plan.to_dict()}
 
     def status(self) -> Answer:
-        """Return where the meter stands, with the last answers."""
-        view = self.meter.status()
+        """Return where the meter stands, with the last answers in a line each."""
+        view, spec = self.meter.status(), self.meter.spec
         told = view.to_dict()
-        told["signals"] = told["signals"][-_LAST:]
-        return told | {"inputs": self.meter.spec.inputs, "loss": self.meter.spec.loss}
+        shown = ("meter", "generation", "phase", "rows", "steps_left", "promise")
+        last = [_line(signal) for signal in view.signals[-_LAST:]]
+        return {
+            **{name: told[name] for name in shown},
+            "inputs": spec.inputs,
+            "loss": spec.loss,
+            "answers": len(view.signals),
+            "last": last,
+        }
 
     def check(self, test: str, validation: str, id_column: str | None) -> Answer:
         """Return how predictions are understood, and which answer they would use."""
@@ -83,6 +109,8 @@ class Tools:
         validation: str,
         onnx: str,
         id_column: str | None,
+        *,
+        baseline: bool = False,
     ) -> Answer:
         """Submit predictions or an ONNX file; a name that was answered before is not charged."""
         if bool(onnx) == bool(test or validation) or bool(test) != bool(validation):
@@ -92,11 +120,11 @@ class Tools:
             if onnx
             else self._predictions(test, validation, id_column)
         )
-        return self.meter.submit_any(submitted, model=model, once=True).to_dict()
+        return self.meter.submit_any(submitted, model=model, once=True, baseline=baseline).to_dict()
 
     def gate(self, model: str, fail_above: int | None) -> Answer:
         """Return whether a model passes; a condition needs no band."""
-        return self.meter.gate(model, Gate(fail_above)).to_dict()
+        return self.meter.gate(model, fail_above=fail_above).to_dict()
 
     def file(self, given: str, endings: tuple[str, ...] = tuple(FORMATS)) -> Held:
         """Read a file below the root whose ending says that it may be submitted.
@@ -129,3 +157,8 @@ class Tools:
     def _predictions(self, test: str, validation: str, id_column: str | None) -> PredictionFiles:
         files = self.file(test), self.file(validation)
         return PredictionFiles(*files, RowMatching(id_column=id_column))
+
+
+def _line(signal: Signal) -> str:
+    told = f"{told_words(signal)}, true {loss_name(signal.spec)} {true_loss_words(signal)}"
+    return f"{signal.step} {shown(signal.model, 40)}: {told}"

@@ -27,7 +27,7 @@ from easeml_meter.integrations.reading import (
     read_json,
 )
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.wording import some
+from easeml_meter.tables.source import some
 
 _KNOWN = 'add metric = "includes", or with a score of several values metric = "graded/clarity"'
 
@@ -78,7 +78,6 @@ def _ids(log: Log) -> tuple[str, ...]:
 
 
 def _scores(log: Log, ids: tuple[str, ...], spec: MeterSpec) -> Reading:
-    """Return the reduced score of each sample; one without a score has failed, and counts."""
     scorer, _, key = needed_metric(spec, _KNOWN).partition("/")
     reductions = log.get("reductions") or []
     chosen = [each for each in reductions if each["scorer"] == scorer]
@@ -103,7 +102,6 @@ def _scores(log: Log, ids: tuple[str, ...], spec: MeterSpec) -> Reading:
 
 
 def _value(sample: dict[str, Any], scorer: str, key: str) -> float:
-    """Return one score; not a number where the scorer gave none."""
     value = sample["value"]
     where = f"{scorer} of sample {sample['sample_id']}"
     if isinstance(value, dict):

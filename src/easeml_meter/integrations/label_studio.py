@@ -38,7 +38,8 @@ def rows(path: Path, wanted: WantedColumns) -> Rows:
 
 
 def _from_tasks(tasks: list[dict[str, Any]], wanted: WantedColumns) -> Rows:
-    controls = _controls(tasks)
+    given = [each for task in tasks for each in task["annotations"]]
+    controls = {str(said.get("from_name")) for each in given for said in each.get("result", ())}
     if wanted.label not in controls:
         raise no_label(wanted.label, controls)
     examples = []
@@ -69,15 +70,6 @@ def _answer(annotation: dict[str, Any], control: str) -> Any:
     if len(said) > 1:
         return LeftOut.SEVERAL
     return only(said[0]["value"].get(said[0]["type"])) if said else LeftOut.UNLABELLED
-
-
-def _controls(tasks: list[dict[str, Any]]) -> set[str]:
-    return {
-        str(said.get("from_name"))
-        for task in tasks
-        for annotation in task["annotations"]
-        for said in annotation.get("result", ())
-    }
 
 
 def _from_annotations(found: list[dict[str, Any]], wanted: WantedColumns) -> Rows:

@@ -18,7 +18,7 @@ from easeml_meter.integrations.reading import (
     read_json_lines,
 )
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.wording import some
+from easeml_meter.tables.source import some
 
 _KNOWN = 'add metric = "acc", or with one of several filters metric = "exact_match,strict-match"'
 

@@ -40,19 +40,37 @@ def build(tools: Tools) -> Any:
         MeterError: the SDK is not installed.
     """
     kind, failure = _sdk()
-    server = kind("easeml-meter", instructions=_INSTRUCTIONS, log_level="WARNING")
+
+    class Server(kind):  # type: ignore[misc, valid-type]
+        async def call_tool(self, *args: Any, **kwargs: Any) -> Any:
+            """Say what is wrong with arguments in a line: pydantic takes five, and links to it."""
+            try:
+                return await super().call_tool(*args, **kwargs)
+            except failure as error:
+                if not hasattr(error.__cause__, "errors"):
+                    raise
+                wrong = error.__cause__.errors()[0]
+                said = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].lower()}"
+            raise failure(f"[exit 2] invalid: {said}")
+
+    server = Server("easeml-meter", instructions=_INSTRUCTIONS, log_level="WARNING")
     annotations = import_module("mcp.types").ToolAnnotations
 
-    def meter_plan(steps: int, tolerance: float, delta: float = 0.05) -> Answer:
-        """Say how many hidden labels a promise needs. Free.
+    def meter_plan(
+        labels: int | None = None,
+        steps: int | None = None,
+        tolerance: float | None = None,
+        delta: float = 0.1,
+    ) -> Answer:
+        """Say what so many hidden labels promise, or how many a `tolerance` needs. Free.
 
-        `steps` answers, each test loss within `tolerance` of the truth, all together except with
-        probability `delta`.
+        `steps` answers (ten, or as many as few labels carry), each test loss within `tolerance` of
+        the truth, all together except with probability `delta`.
         """
-        return tools.plan(steps, tolerance, delta)
+        return tools.plan(labels, steps, tolerance, delta)
 
     def meter_status() -> Answer:
-        """Show the budget left, the last answers, the promise and its assumptions. Free."""
+        """Show the budget left, the last answers and the promise. Free."""
         return tools.status()
 
     def meter_check(test: str, validation: str, id_column: str | None = None) -> Answer:
@@ -68,14 +86,17 @@ def build(tools: Tools) -> Any:
         validation: str = "",
         onnx: str = "",
         id_column: str | None = None,
+        *,
+        baseline: bool = False,
     ) -> Answer:
         """Submit a model and get an answer. USES ONE ANSWER of the budget, for good.
 
         Give files of predictions (`test` and `validation`), or an ONNX file (`onnx`), below the
         root folder. `model` names it, such as a commit; a name that was answered before gets the
-        same answer for free, without a look at the files.
+        same answer for free, without a look at the files. `baseline`: the models after it are
+        compared with it, such as the deployed one.
         """
-        return tools.submit(model, test, validation, onnx, id_column)
+        return tools.submit(model, test, validation, onnx, id_column, baseline=baseline)
 
     def meter_gate(model: str, fail_above: int | None = None) -> Answer:
         """Say whether a model passes by what it was told: band `fail_above` or lower. Free.

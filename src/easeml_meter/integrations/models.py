@@ -31,8 +31,7 @@ from easeml_meter.scoring.losses import output_of
 from easeml_meter.scoring.outputs import OF_CLASSES
 from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, Submitted
 from easeml_meter.tables.opening import open_table
-from easeml_meter.tables.source import Held
-from easeml_meter.tables.wording import some
+from easeml_meter.tables.source import Held, some
 
 Form = Literal["function", "onnx", "bundle"]
 
@@ -53,8 +52,6 @@ class Agreement:
 
 @dataclass(frozen=True)
 class _Known:
-    """A model of a framework that is known."""
-
     estimator: Estimator
     identity: str
     """A digest of its content: the same for the same model, however often it is loaded."""
@@ -89,7 +86,11 @@ def submit(
     if classes is not None and tuple(classes) != meter.spec.classes:
         needed = f"those of the meter, in its order: {some(meter.spec.classes or ())}"
         raise invalid("classes", some(classes), needed)
-    rows = _validation_inputs(meter)
+    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
+        given, path = meter._copy_validation(Path(folder))
+        rows = open_table(path, texts=[given.label]).in_memory()
+    ids = [] if given.id_column is None else [given.id_column]
+    rows = rows.drop_columns([given.label, *ids])
     if inputs is not None and list(inputs) != rows.column_names:
         needed = f"all columns in their order: {some(rows.column_names)}"
         raise invalid("inputs", some(inputs), needed)
@@ -105,14 +106,6 @@ def submit(
     return meter.submit_any(submitted, model=name, tenant=tenant, once=once)
 
 
-def _validation_inputs(meter: MeterVerbs) -> pa.Table:
-    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as name:
-        given, path = meter._copy_validation(Path(name))
-        rows = open_table(path, texts=[given.label]).in_memory()
-    ids = [] if given.id_column is None else [given.id_column]
-    return rows.drop_columns([given.label, *ids])
-
-
 Predict = Callable[[pa.Table], Any]
 
 
@@ -126,7 +119,13 @@ def _formed(form: Form, known: _Known, rows: pa.Table, loss: str) -> tuple[Submi
 
         return Function.of(function, known.identity), function
     if form == "onnx":
-        content = _converted(known, rows.num_columns)
+        try:
+            content = known.onnx(rows.num_columns)
+        except ImportError as error:
+            raise InvalidInput(f"ONNX: {one_line(error)}: pip install {error.name}") from None
+        except Exception as error:  # converters raise what they like
+            reason = f"{type(error).__name__}: {one_line(error)}"
+            raise InvalidInput(f"ONNX: cannot be converted ({reason}): try form='bundle'") from None
         return OnnxFile(Held("model.onnx", content)), _onnx(content)
     pickled = _pickled(known.estimator)
     files = (
@@ -137,16 +136,6 @@ def _formed(form: Form, known: _Known, rows: pa.Table, loss: str) -> tuple[Submi
     return Command(Bundle("python predict.py", files)), lambda table: again.predict(
         _given(again, table)
     )
-
-
-def _converted(known: _Known, width: int) -> bytes:
-    try:
-        return known.onnx(width)
-    except ImportError as error:
-        raise InvalidInput(f"ONNX: {one_line(error)}: pip install {error.name}") from None
-    except Exception as error:  # converters raise what they like
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        raise InvalidInput(f"ONNX: cannot be converted ({reason}): try form='bundle'") from None
 
 
 def _onnx(content: bytes) -> Predict:
@@ -233,7 +222,6 @@ class _Network:
     classes: tuple[Any, ...] | None
 
     def predict(self, inputs: Any) -> Any:
-        """Return one prediction for each row."""
         return self.read(self.scores(np.asarray(inputs, np.float32)))
 
     def read(self, scores: Any) -> Any:

@@ -14,7 +14,7 @@ from easeml_meter.integrations.reading import (
     read_json,
 )
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.wording import excerpt, some
+from easeml_meter.tables.source import excerpt, some
 
 _VERSION = 3
 _ERROR = 2

@@ -103,7 +103,7 @@ class Asked:
             self._properties.append((f"meter.{name}", getattr(signal, name)))
         self._properties.append(("meter.answer", signal.name))
         # A meter that answers pass or fail is a gate by itself.
-        gate = limits or (None if signal.spec.condition is None else Gate())
+        gate = limits or (None if not signal.spec.verdict else Gate())
         if gate is not None:
             verdict = gate.judge(signal)
             if not verdict.passed:
@@ -140,7 +140,6 @@ def _gate(max_band: int | None = None, most_loss: float | None = None) -> Gate |
 
 
 def _open(config: pytest.Config) -> MeterVerbs:
-    """Open the meter that the options name; what they leave open, the environment says."""
     from easeml_meter.client import connect
     from easeml_meter.errors import invalid
     from easeml_meter.meter import Meter

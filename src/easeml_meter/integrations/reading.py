@@ -25,10 +25,9 @@ from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.binary import COLUMN
 from easeml_meter.tables.memory import ID, as_source
-from easeml_meter.tables.numpy_file import COLUMN
-from easeml_meter.tables.source import Held
-from easeml_meter.tables.wording import excerpt, named, some
+from easeml_meter.tables.source import Held, excerpt, named, some
 
 _NAMED = 5
 

@@ -20,7 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.source import excerpt
 
 
 class Group(StrEnum):
@@ -79,18 +79,15 @@ def find(group: Group, name: str) -> Callable[..., Any]:
         return found
     matching = [each for each in _foreign(group) if each.name == name]
     if not matching:
-        raise _unknown(group, name)
+        known = names(group)
+        near = difflib.get_close_matches(name, known, 1)
+        meant = f"did you mean {near[0]!r}? Known: " if near else "known: "
+        listed = ", ".join(known) or "none is installed"
+        raise InvalidInput(f"{group.word}: {excerpt(name)} given, {meant}{listed}")
     if len({each.value for each in matching}) > 1:
         packages = " and ".join(sorted({each.value.partition(":")[0] for each in matching}))
         raise InvalidInput(f"{group.word}: {packages} both call themselves {name}: uninstall one")
-    return _load(group, matching[0])
-
-
-def _foreign(group: Group) -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group=group.value))
-
-
-def _load(group: Group, entry: EntryPoint) -> Callable[..., Any]:
+    entry = matching[0]
     try:
         found = entry.load()
     except Exception as error:  # a stranger's module may raise anything while it is imported
@@ -100,13 +97,8 @@ def _load(group: Group, entry: EntryPoint) -> Callable[..., Any]:
         ) from None
     if not callable(found):
         raise InvalidInput(f"{group.word}: {entry.name} ({entry.value}) is no function")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
-def _unknown(group: Group, name: str) -> InvalidInput:
-    known = names(group)
-    near = difflib.get_close_matches(name, known, 1)
-    meant = f"did you mean {near[0]!r}? Known: " if near else "known: "
-    return InvalidInput(
-        f"{group.word}: {excerpt(name)} given, {meant}{', '.join(known) or 'none is installed'}"
-    )
+def _foreign(group: Group) -> tuple[EntryPoint, ...]:
+    return tuple(entry_points(group=group.value))

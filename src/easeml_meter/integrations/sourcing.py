@@ -20,8 +20,7 @@ from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.integrations.registry import Group, find
 from easeml_meter.tables.memory import as_source
 from easeml_meter.tables.opening import open_table
-from easeml_meter.tables.source import Held, Source
-from easeml_meter.tables.wording import about, excerpt, named, no_column, some
+from easeml_meter.tables.source import Held, Source, about, excerpt, named, no_column, some
 
 OWN_ID = "id"
 """What `--id` calls the tool's own id of an example, unless an input has that name."""
@@ -111,7 +110,11 @@ def _held(table: pa.Table, path: Path) -> Source:
 def gather(examples: Sequence[Example], wanted: WantedColumns) -> Rows:
     """Give each example one label, and count those that have none."""
     if wanted.id_column is None:  # else sealing refuses ids that repeat
-        _refuse_repeated(examples)
+        # What stands there twice, as in exports put together, would be counted so in the sample.
+        own_ids = Counter(str(each.own_id) for each in examples if each.own_id is not None)
+        if repeated := [each for each, count in own_ids.items() if count > 1]:
+            which = f"examples given more than once (own id {some(repeated, 3)})"
+            raise InvalidInput(f"{which}: export each once, or tell them apart with --id NAME")
     rows, left_out = [], Counter[str]()
     # Either kind of id for all examples: of both together, two may be the same.
     own = wanted.id_column == OWN_ID and all(OWN_ID not in each.inputs for each in examples)
@@ -133,15 +136,6 @@ def gather(examples: Sequence[Example], wanted: WantedColumns) -> Rows:
     except pa.ArrowException:
         raise InvalidInput("values of one input or label are of several kinds") from None
     return table, dict(left_out)
-
-
-def _refuse_repeated(examples: Sequence[Example]) -> None:
-    """Refuse what stands there twice, as in exports put together: the sample would count it so."""
-    own = Counter(str(each.own_id) for each in examples if each.own_id is not None)
-    repeated = [each for each, count in own.items() if count > 1]
-    if repeated:
-        which = f"examples given more than once (own id {some(repeated, 3)})"
-        raise InvalidInput(f"{which}: export each once, or tell them apart with --id NAME")
 
 
 def _vote(answers: Sequence[Any]) -> Any:

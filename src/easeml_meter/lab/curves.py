@@ -88,7 +88,8 @@ DELTAS = tuple(hundredths / 100 for hundredths in range(10, 0, -1))
 def spec_of(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) -> MeterSpec:
     """Return the specification behind one point."""
     steps, reverts = setting.steps, setting.reverts
-    tolerances = [setting.tolerance * (k if meter.nonuniform else 1) for k in _signals(setting)]
+    numbers = range(1, setting.signals + 1)
+    tolerances = [setting.tolerance * (k if meter.nonuniform else 1) for k in numbers]
     return MeterSpec.uniform(
         signals=setting.signals,
         tolerance=tolerances,
@@ -100,10 +101,6 @@ def spec_of(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) 
         tenants=(steps - steps // 2, steps // 2) if meter.two_tenants else (),
         reverts=tuple(range(1, reverts + 1)) if meter.travels else (),
     )
-
-
-def _signals(setting: Case) -> range:
-    return range(1, setting.signals + 1)
 
 
 @cache

@@ -30,7 +30,6 @@ class _Desk:
         self.steps: list[TracedStep] = []
 
     def fit(self, model: Any, *more: tuple[Array, Array]) -> Any:
-        """Fit a model on the training set, and on more if given."""
         parts = [self.train, *more]
         model.fit(np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts]))
         return model
@@ -44,13 +43,11 @@ class _Desk:
         return max((self.fit(model) for model in models), key=self.score)
 
     def mistakes(self, model: Any) -> tuple[Array, Array]:
-        """Look up the validation examples that a model gets wrong."""
         inputs, classes = self.validation
         wrong = model.predict(inputs) != classes
         return inputs[wrong], classes[wrong]
 
     def submit(self, change: str, model: Any) -> None:
-        """Hand in a model."""
         self.steps.append(
             TracedStep(
                 change=change,

@@ -60,7 +60,7 @@ def with_tolerance(edges: tuple[float, ...], labels: int) -> MeterSpec:
     shape = MeterSpec.uniform(
         signals=len(edges) + 1, tolerance=0.1, steps=STEPS, delta=DELTA, edges=edges
     )
-    return reachable_tolerance(shape, labels).spec
+    return reachable_tolerance(shape, labels, keep_edges=True).spec
 
 
 def planned(edges: tuple[float, ...], tolerance: float) -> tuple[MeterSpec, int]:
@@ -75,7 +75,8 @@ def spec_for(trace: Trace, protocol: Protocol) -> MeterSpec:
     """Return the trace's meter as regular or incremental, each as exact as its labels allow."""
     if protocol is trace.spec.protocol:
         return trace.spec
-    return reachable_tolerance(trace.spec.replace(protocol=protocol), trace.labels).spec
+    other = trace.spec.replace(protocol=protocol)
+    return reachable_tolerance(other, trace.labels, keep_edges=True).spec
 
 
 def readings(trace: Trace, protocol: Protocol) -> tuple[TracedReading, ...]:

@@ -243,11 +243,17 @@ _LINES = {
         "gave no valid predictions, or let them depend on other rows). That cost a step.\n"
         "Developers: test the next one on inputs with the same columns first."
     ),
+    "ok": "The last model is ok: carry on.",
+    "alarm": (
+        "The test set does not vouch for the last model: it may be overfitted, or unlucky. From "
+        "now on ok needs fewer errors.\n"
+        "Developers: go back to the last model that was ok, and rely less on the validation set."
+    ),
     "pass": "The last model passed: {condition} is promised to hold.",
     "closes": "Pass number {number} closes the test set.",
     "promote": "Developers: to compare the next models with it, `meter promote` it.",
     "too-far": (
-        "The last model differs from that of step {old} on too many rows to be compared.\n"
+        "The last model is too far from that of step {old} to be compared.\n"
         "Developers: submit one that is closer to it, or raise disagreement in a new meter."
     ),
     "baseline": "The next models are compared with the last one, which cost nothing.",
@@ -269,7 +275,10 @@ _LINES = {
         "The meter is at {now}, and no earlier answer is sure to be a lower one, so these steps "
         "need not have caused the gap."
     ),
-    "never lower": "No reported band was below {now}, so these steps did not cause the gap.",
+    "never lower": (
+        "No reported band was below {now}, so the answers do not show that these steps caused the "
+        "gap."
+    ),
     "drifted": (
         "At step {step} the gap was at most {least}, and it is at least {now} now: validation "
         "loss and test loss have drifted apart."
@@ -310,6 +319,10 @@ _LINES = {
         "Developers: check that the validation set comes from the same source as the test set "
         "and is large enough. If earlier work used it up, replace it: `meter validation replace`."
     ),
+    "shared": (
+        "Developers: all teams share the validation set and are counted apart, so nobody may "
+        "replace it because of an answer. Look for what else the answers may come from."
+    ),
 }
 _CALLED_FOR = {
     ("no answers", Role.DEVELOPER): "first",
@@ -340,7 +353,6 @@ def _told(role: Role | None, line: str) -> str:
 
 
 def _cases(view: SessionView) -> Iterator[Case]:
-    """Say what a test set and its answers show."""
     spec, number, rows = view.spec, view.generation + 1, view.rows or 0
     labels = following = f"{view.labels_needed:,} {spec.unit}"
     if spec.stages > 1:  # test sets and their top-ups take turns
@@ -381,7 +393,8 @@ def _of_answers(view: SessionView) -> Iterator[Case]:
     for key, facts in of_all(readings):
         # That an earlier model may go on says nothing of one without a reading.
         if readings[-1] is last or key not in ("carry on", "may carry on", "no gap seen"):
-            yield key, facts
+            apart = view.spec.teams_apart and key in ("replace", "check")
+            yield ("shared", {}) if apart else (key, facts)
 
 
 def _of_last(last: Signal) -> Iterator[Case]:
@@ -551,6 +564,5 @@ def _key(state: MeterState, role: Role, view: SessionView | None, order: LabelOr
 
 
 def _advised(view: SessionView | None, role: Role) -> str:
-    """Return the first step that the advice calls for."""
     cases = () if view is None else _cases(view)
     return next((_CALLED_FOR[key, role] for key, _ in cases if (key, role) in _CALLED_FOR), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,14 +51,10 @@ _HIDDEN = {
 """Where the reader may not see the details."""
 
 
-class _Details(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return "unknown"
-
-
 def audit_words(link: AuditLink, names: Mapping[str, str]) -> str:
     """Return a link of the chain as a sentence; what it does not record is "unknown"."""
-    details = _Details({key: _value(value) for key, value in link.details.items()})
+    told = {key: _value(value) for key, value in link.details.items()}
+    details = defaultdict(lambda: "unknown", told)
     if "user" in link.details:
         details["user"] = shown(names.get(str(link.details["user"]), "a former user"), 60)
     if not link.details and link.event in _HIDDEN:

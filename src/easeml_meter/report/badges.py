@@ -76,7 +76,6 @@ def badge_json(view: SessionView) -> str:
 
 
 def _last_answer(view: SessionView) -> tuple[str, str]:
-    """Return all that a badge tells, and its colour."""
     if not view.signals:
         return "no answers yet", _GREY
     last = view.signals[-1]

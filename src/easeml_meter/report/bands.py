@@ -8,8 +8,8 @@ from easeml_meter.report.svg import element, escaped, number
 from easeml_meter.report.words import loss_words
 from easeml_meter.spec import MeterSpec
 
-_WIDTH, _MARGIN = 640.0, 8.0
-_MOST = 12
+_WIDTH, _MARGIN = 360.0, 8.0
+_MOST = 8
 """Bands that are drawn one by one."""
 
 
@@ -62,7 +62,6 @@ def _text(words: str, x: float, y: float, anchor: str) -> str:
 
 
 def _place(ends: list[float], each: float, gap: float) -> float:
-    """Return where a gap is drawn."""
     at = max(index for index, end in enumerate(ends[:-1]) if index == 0 or end <= gap)
     share = (gap - ends[at]) / (ends[at + 1] - ends[at])
     return (at + min(1.0, share)) * each

@@ -31,7 +31,7 @@ def checked_lines(checked: CheckedSubmission, spec: MeterSpec) -> list[str]:
     if checked.repeated:
         lines.append("It was answered before: submitting it again costs nothing.")
     elif checked.baseline:
-        lines.append("Others will be compared with it: submitting it uses no answer.")
+        lines.append("Others will be compared with it (--baseline): submitting it uses no answer.")
     else:
         lines.append(
             f"Submitting it uses answer {checked.answer:,} of {checked.answers:,} from test set "

@@ -13,8 +13,10 @@ from itertools import zip_longest
 
 from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import (
+    ALARM,
     FAIL,
     NO_READING,
+    OK,
     PASS,
     TOO_FAR,
     TOO_FEW,
@@ -89,6 +91,9 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
     """Return the answer that the rules call for; `truth.band` was found by exact arithmetic."""
     if truth is None or signal.answer == NO_READING:
         return None
+    if rules.spec.vouches:  # an alarm claims nothing, so nothing is wrong with one
+        claimed = signal.answer == OK and truth.passed is not None
+        return (OK if truth.passed else ALARM) if claimed else None
     if truth.passed is not None:
         return PASS if truth.passed else FAIL
     if truth.change is not None:

@@ -37,12 +37,10 @@ class _Axes:
 
     @cached_property
     def width(self) -> float:
-        """A phone's width for a few steps, wider for many."""
         return min(740.0, max(350.0, 36.0 * len(self.found)))
 
     @cached_property
     def ticks(self) -> tuple[float, ...]:
-        """Round losses from below the lowest to above the highest that is drawn."""
         values = [value for check in self.found for value in _values(check)] or [0.0, 1.0]
         low, high = min(values), max(values)
         rough = max(high - low, 0.01) / 4
@@ -52,18 +50,15 @@ class _Axes:
         return tuple(k * step for k in range(first, max(last, first + 1) + 1))
 
     def x(self, index: int) -> float:
-        """Return the place of a step."""
         room = self.width - _LEFT - _RIGHT - 2 * _INSET
         steps = len(self.found) - 1
         return _LEFT + _INSET + room * (index / steps if steps else 0.5)
 
     def y(self, loss: float) -> float:
-        """Return the height of a loss."""
         low, high = self.ticks[0], self.ticks[-1]
         return _BASE - (_BASE - _TOP) * (loss - low) / (high - low)
 
     def point(self, index: int, loss: float) -> str:
-        """Return both, as a path has them."""
         return f"{number(self.x(index))} {number(self.y(loss))}"
 
 
@@ -87,6 +82,11 @@ def curves_svg(view: SessionView) -> str:
         words = "No losses are known: the test set has not been released."
         note = element("text", words, x=12, y=60, font_size=12)
         return image("curves", axes.width, 80, title, words, heading, note)
+    wrong = "".join(
+        _cross(axes.x(index), axes.y(check.truth.test_loss))
+        for index, check in enumerate(found)
+        if check.truth is not None and check.right is False
+    )
     return image(
         "curves",
         axes.width,
@@ -98,7 +98,7 @@ def curves_svg(view: SessionView) -> str:
         _promised(axes),
         _curve(axes, lambda truth: truth.test_loss, TEST, "test"),
         _curve(axes, lambda truth: truth.validation_loss, VALIDATION, "validation"),
-        _wrong(axes),
+        _crosses(wrong) if wrong else "",
         element("g", signs, transform=f"translate(0 {number(_BASE + 30)})"),
         small=axes.width <= PHONE,
     )
@@ -173,7 +173,6 @@ def _curve(axes: _Axes, loss: Callable[[Truth], float], colour: str, kind: str) 
 
 
 def _mark(kind: str, x: float, y: float) -> str:
-    """Return a square for the test loss and a diamond for the validation loss."""
     if kind == "test":
         return box(x - 3, y - 3, 6, 6)
     return f"M{number(x)} {number(y - 4.5)}l4.5 4.5-4.5 4.5-4.5-4.5z"
@@ -181,16 +180,6 @@ def _mark(kind: str, x: float, y: float) -> str:
 
 def _cross(x: float, y: float) -> str:
     return f"M{number(x - 7)} {number(y - 7)}l14 14M{number(x + 7)} {number(y - 7)}l-14 14"
-
-
-def _wrong(axes: _Axes) -> str:
-    """Cross out the steps whose answer was not the right one."""
-    path = "".join(
-        _cross(axes.x(index), axes.y(check.truth.test_loss))
-        for index, check in enumerate(axes.found)
-        if check.truth is not None and check.right is False
-    )
-    return _crosses(path) if path else ""
 
 
 def _crosses(path: str) -> str:

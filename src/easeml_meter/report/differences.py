@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from easeml_meter.core.differences import Differences, DifferingExample, plain
+from easeml_meter.core.views import Differences, DifferingExample, plain
 from easeml_meter.report.words import loss_name, measured_words, shown
 from easeml_meter.spec import MeterSpec
 

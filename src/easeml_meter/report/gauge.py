@@ -40,7 +40,7 @@ class Gauge:
     @property
     def cell(self) -> int:
         """Characters for each band; 0 where there are none, or too many to draw."""
-        if self.signal.spec.condition is not None:
+        if self.signal.spec.verdict:
             return 0
         return min(12, _WIDTH // len(self.scale.rungs))
 

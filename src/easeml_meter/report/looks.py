@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from easeml_meter.core.questions.comparison import Forms
@@ -32,6 +32,7 @@ from easeml_meter.report.words import (
     loss_sentence,
     standing_words,
     steps_words,
+    sure_words,
     told_words,
     true_loss_words,
     validation_words,
@@ -39,6 +40,7 @@ from easeml_meter.report.words import (
 )
 from easeml_meter.report.words import shown as cut
 from easeml_meter.showing import Look, register
+from easeml_meter.spec import MeterSpec
 
 _WIDTH = 78
 _CHARACTER = 9.0
@@ -62,8 +64,10 @@ def _top_up(more: dict[str, int]) -> str:
     return f"{more['more_labels']:,} more for {steps_words(more['steps'])} more"
 
 
-def _rests(plan: Plan) -> list[str]:
-    return [plan.promise, "This rests on:", *(f"- {line}" for line in plan.assumptions)]
+def _plan_words(plan: Plan) -> str:
+    rests = (f"- {line}" for line in plan.assumptions)
+    lines = [f"{_plan_brief(plan)}.", plan.promise, "This rests on:", *rests]
+    return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in lines)
 
 
 def _plan_html(plan: Plan) -> str:
@@ -75,15 +79,17 @@ def _plan_html(plan: Plan) -> str:
     }
     if plan.top_up is not None:
         facts["top-up"] = _top_up(plan.top_up)
-    return _plan_block(plan, facts, "" if plan.meter is None else bands_svg(plan.meter))
-
-
-def _plan_block(plan: Plan, facts: dict[str, str], drawn: str = "") -> str:
+    drawn = "" if plan.meter is None else bands_svg(plan.meter)
     rests = "".join(f"<li>{escaped(line)}</li>" for line in plan.assumptions)
     more = f"<details><summary>What this rests on</summary><ul>{rests}</ul></details>"
     listed = _table((), [list(fact) for fact in facts.items()])
     picture = f'<div style="max-width: 40em">{drawn}</div>' if drawn else ""
     return _block(listed, picture, escaped(plan.promise), more)
+
+
+def _spec_brief(spec: MeterSpec) -> str:
+    asked = spec.question if spec.asked is not None else f"{spec.signals} bands"
+    return f"MeterSpec: {spec.steps:,} answers, {asked}, {sure_words(spec)}"
 
 
 def _forms_brief(forms: Forms) -> str:
@@ -122,19 +128,12 @@ def _forms_html(forms: Forms) -> str:
     return _block(_table(headings, cells))
 
 
-def _signal_brief(signal: Signal) -> str:
-    return f"Signal: {headline(signal)}"
-
-
 def _signal_html(signal: Signal) -> str:
     lines = map(escaped, told_lines(signal))
-    words = left_words(signal.spec, signal.steps_left)
-    left = _battery(signal.battery, words)
-    return _block(f"<b>{escaped(headline(signal))}</b>", _gauge(signal), *lines, left)
+    return _block(f"<b>{escaped(headline(signal))}</b>", _gauge(signal), *lines, _battery(signal))
 
 
 def _gauge(signal: Signal) -> str:
-    """Draw the row of characters that a terminal prints."""
     gauge = Gauge(signal)
     if not gauge.cell:
         return ""
@@ -181,12 +180,10 @@ def _view_words(view: SessionView) -> str:
 
 
 def _view_html(view: SessionView) -> str:
-    words = left_words(view.spec, view.steps_left)
-    left = _battery(view.battery, words)
     last = loss_sentence(view.signals[-1], alone=True) if view.signals else ""
     truth = [escaped(summary(checks(view))), curves_svg(view)] if view.retrospective else []
     said = f"<b>{escaped(last)}</b>" if last else ""
-    return _block(said, meter_svg(view), left, *truth, escaped(view.promise))
+    return _block(said, meter_svg(view), _battery(view), *truth, escaped(view.promise))
 
 
 def _history_brief(history: History) -> str:
@@ -196,20 +193,14 @@ def _history_brief(history: History) -> str:
 
 def _history_rows(history: History) -> tuple[list[str], list[list[str]]]:
     headings = ["test set", "step", "model", "answer", "validation", "promised", "when (UTC)"]
-    rows = [
+    told = [signal for view in history for signal in view.signals]
+    return headings, [
         [
-            str(signal.generation),
-            f"{signal.step:,}",
-            cut(signal.model, 40),
-            told_words(signal),
-            validation_words(signal),
-            true_loss_words(signal),
-            when(signal.told_at),
+            *(f"{each.generation}", f"{each.step:,}", cut(each.model, 40), told_words(each)),
+            *(validation_words(each), true_loss_words(each), when(each.told_at)),
         ]
-        for view in history
-        for signal in view.signals
+        for each in told
     ]
-    return headings, rows
 
 
 def _history_html(history: History) -> str:
@@ -219,7 +210,7 @@ def _history_html(history: History) -> str:
 
 
 def _audit_brief(audit: Audit) -> str:
-    state = f"{len(audit.problems)} problems" if audit.problems else "sound"
+    state = f"{len(audit.problems)} problems" if audit.problems else audit.state
     return f"Audit: {len(audit.links):,} links, {state}"
 
 
@@ -232,19 +223,17 @@ def _audit_rows(audit: Audit) -> tuple[list[str], list[list[str]]]:
 
 
 def _audit_words(audit: Audit) -> str:
-    return "\n".join([f"{_audit_brief(audit)}.", *audit.problems, _aligned(*_audit_rows(audit))])
+    return "\n".join(
+        [f"{_audit_brief(audit)}.", *audit.problems, *audit.restored, _aligned(*_audit_rows(audit))]
+    )
 
 
 def _audit_html(audit: Audit) -> str:
     headings, rows = _audit_rows(audit)
-    problems = "".join(f"<li>{escaped(line)}</li>" for line in audit.problems)
+    problems = "".join(f"<li>{escaped(line)}</li>" for line in (*audit.problems, *audit.restored))
     listed = f"<ul>{problems}</ul>" if problems else ""
     head = f"<b>{escaped(_audit_brief(audit))}</b>"
     return _block(head, listed, _table(headings, [[*map(escaped, row)] for row in rows]))
-
-
-def _wrapped(lines: Iterable[str]) -> str:
-    return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in lines)
 
 
 def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -271,24 +260,24 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{note}{f'<tr>{head}</tr>' if head else ''}{body}</table>"
 
 
-def _battery(share: float, words: str) -> str:
-    return f'<span style="vertical-align: middle">{battery_svg(share)}</span> {escaped(words)}'
+def _battery(of: Signal | SessionView) -> str:
+    words = escaped(left_words(of.spec, of.steps_left))
+    return f'<span style="vertical-align: middle">{battery_svg(of.battery)}</span> {words}'
 
 
 def _block(*parts: str) -> str:
-    """Put markup below each other."""
     rows = "".join(f'<div style="margin: .4em 0">{part}</div>' for part in parts if part)
     return f"<div>{rows}</div>"
 
 
-register(
-    Plan,
-    Look(_plan_brief, lambda plan: _wrapped([_plan_brief(plan) + ".", *_rests(plan)]), _plan_html),
-)
-register(Signal, Look(_signal_brief, plain, _signal_html, terminal))
+register(Plan, Look(_plan_brief, _plan_words, _plan_html))
+register(Signal, Look(lambda each: f"Signal: {headline(each)}", plain, _signal_html, terminal))
 register(SessionView, Look(_view_brief, _view_words, _view_html, session_terminal))
 register(
     History, Look(_history_brief, lambda history: _aligned(*_history_rows(history)), _history_html)
+)
+register(
+    MeterSpec, Look(_spec_brief, MeterSpec.to_toml, lambda spec: _block(escaped(_spec_brief(spec))))
 )
 register(Forms, Look(_forms_brief, _forms_words, _forms_html))
 register(Audit, Look(_audit_brief, _audit_words, _audit_html))

@@ -9,22 +9,25 @@ reaches into, and is never thinner than can be seen.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from functools import cached_property
 
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    ALARM,
     BASELINE,
     BELOW_FLOOR,
     FAIL,
     NO_READING,
+    OK,
     PASS,
     TOO_FAR,
     TOO_FEW,
 )
 from easeml_meter.core.views import SessionView, Signal
-from easeml_meter.report.layout import PER_ROW, Layout
 from easeml_meter.report.palette import TOLERANCE, TRACK, text_on
-from easeml_meter.report.scale import answer_colour
+from easeml_meter.report.scale import Scale, answer_colour
 from easeml_meter.report.svg import (
     BOLD,
     MARGIN,
@@ -52,10 +55,127 @@ from easeml_meter.report.words import (
 )
 from easeml_meter.stats.rounding import at_least, at_most
 
+FEW = 24
+"""Up to here every column carries its step and its model's name; beyond, they are thinned."""
+PER_ROW = 50
+_LEAST_WIDTH = 350.0
+_NAME_LENGTH = 18
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where everything goes."""
+
+    view: SessionView
+
+    @cached_property
+    def coming(self) -> int:
+        """Empty columns for the steps still promised, while there is room for them."""
+        total = len(self.view.signals) + self.view.steps_left
+        return self.view.steps_left if total <= FEW else 0
+
+    @cached_property
+    def columns(self) -> int:
+        """All columns."""
+        return len(self.view.signals) + self.coming
+
+    @property
+    def few(self) -> bool:
+        """Whether there is room for names."""
+        return self.columns <= FEW
+
+    @cached_property
+    def per_row(self) -> int:
+        """Columns side by side before a new row is begun."""
+        return max(1, min(self.columns, PER_ROW))
+
+    @cached_property
+    def pitch(self) -> float:
+        """From one column to the next."""
+        return 30.0 if self.columns <= 12 else 26.0 if self.few else 14.0
+
+    @property
+    def bar(self) -> float:
+        """How wide a column is."""
+        return self.pitch - (6 if self.few else 1)
+
+    @cached_property
+    def cell(self) -> float:
+        """How high a band is; a column has room for the word "above ceiling", upright."""
+        bands = len(self.scale.rungs)
+        if self.view.spec.drawn is not None:  # the edges of each band stand beside it, upright
+            return (200 if self.few else 100) / bands
+        wanted = 150 if self.few else 100
+        return max(min(4.0, 400 / bands), min(36.0, wanted / bands), 96 / bands)
+
+    @cached_property
+    def plot(self) -> float:
+        """How high a column is."""
+        return self.cell * len(self.scale.rungs)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The scale of the columns."""
+        return Scale(self.view.spec, self.view.signals)
+
+    @cached_property
+    def axis(self) -> float:
+        """Room for the edges at the left, and for the first name, which leans that way."""
+        widest = max(text_width(edge, 10) for edge in self.edges)
+        return MARGIN + max(widest + 16, 44.0)
+
+    @cached_property
+    def edges(self) -> tuple[str, ...]:
+        """The edges of the scale, from 0 up."""
+        return tuple(f"{edge:g}" for edge in self.scale.edges)
+
+    @cached_property
+    def below(self) -> float:
+        """Room for steps and names under a row."""
+        if not self.few:
+            return 24.0
+        names = [self.name(index) for index in range(len(self.view.signals))]
+        return 24.0 + 0.72 * max((text_width(name, 10) for name in names), default=0.0)
+
+    def name(self, index: int) -> str:
+        """Return a model's name as far as there is room for it, leaning to the left."""
+        room = (self.axis + index * self.pitch + self.pitch / 2 - 4) / 0.72
+        return fitted(self.view.signals[index].model, 10, room, _NAME_LENGTH)
+
+    @cached_property
+    def width(self) -> float:
+        """The whole drawing's width."""
+        return max(_LEAST_WIDTH, self.axis + self.per_row * self.pitch + MARGIN)
+
+    @cached_property
+    def top(self) -> float:
+        """Where the first row begins, under the heading."""
+        return 56.0
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return max(1, -(-self.columns // PER_ROW))
+
+    def row_top(self, row: int) -> float:
+        """Where a row of columns begins."""
+        return self.top + row * (self.plot + self.below)
+
+    def place(self, index: int) -> tuple[float, float]:
+        """Return the left and the top of a column."""
+        row, column = divmod(index, PER_ROW)
+        gutter = (self.pitch - self.bar) / 2
+        return self.axis + column * self.pitch + gutter, self.row_top(row)
+
+    def height_of(self, gap: float) -> float:
+        """Return how far below the top of a column a gap lies."""
+        return self.plot - self.cell * self.scale.place(gap)
+
+
 _THINNEST = 3.0
 _ODD = (
     *(ABOVE_CEILING, NO_READING, PASS, FAIL, BASELINE, TOO_FAR),
-    *(BELOW_FLOOR, TOO_FEW),
+    *(BELOW_FLOOR, TOO_FEW, OK, ALARM),
 )
 
 
@@ -100,8 +220,7 @@ def _heading(layout: Layout) -> str:
 
 
 def _frame(layout: Layout, row: int) -> str:
-    """Draw the axis of a row: the bands' edges and the meter's colours from low to high."""
-    if layout.view.spec.condition is not None:  # a verdict has no height
+    if layout.view.spec.verdict:  # a verdict has no height
         return ""
     top, left = layout.row_top(row), layout.axis - 10
     colours = layout.scale.colours
@@ -129,7 +248,6 @@ def _frame(layout: Layout, row: int) -> str:
 
 
 def _tracks(layout: Layout) -> str:
-    """Draw the empty columns; those of steps to come are dashed outlines."""
     told = len(layout.view.signals)
     paths = ["", ""]
     for index in range(layout.columns):
@@ -173,7 +291,6 @@ def _column(layout: Layout, index: int, signal: Signal) -> str:
 
 
 def _tolerances(layout: Layout) -> str:
-    """Draw the grey bars beyond the gaps told, up to the gaps promised."""
     path = ""
     for index, signal in enumerate(layout.view.signals):
         told, promised = signal.told, signal.promised
@@ -226,13 +343,12 @@ def _edges(layout: Layout, signal: Signal, top: float, bottom: float, colour: st
 
 
 def _odd(layout: Layout, signal: Signal) -> str:
-    """Draw an answer that is no band: an outline, a glyph of its own, and its name, upright."""
     low = signal.gap[0] if signal.gap is not None else layout.scale.edges[0]
     height = layout.height_of(low)
     outline = element(
         "path",
         d=box(0.5, 0.5, layout.bar - 1, height - 1),
-        fill=layout.scale.colours[0] if signal.answer == PASS else "none",
+        fill=layout.scale.colours[0] if signal.passed else "none",
         stroke="currentColor",
         stroke_dasharray="1 2",
     )
@@ -254,8 +370,10 @@ def _glyph(answer: int) -> str:
         return element("path", d="M-3 3L3-3M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", **line)
     if answer == BASELINE:
         return element("circle", cx=0, cy=0, r=4, **line)
-    if answer == PASS:
+    if answer in (PASS, OK):
         return element("path", d="M-4 0.5l3 3.5 5.5-8", **line)
+    if answer == ALARM:
+        return element("path", d="M0-6v7M0 3.5v1.5", **line)
     if answer > 0:  # a difference among gaps
         return element("path", d="M-4-2.5h8M0-6.5v8M-4 4.5h8", **line)
     if answer == TOO_FAR:
@@ -264,10 +382,10 @@ def _glyph(answer: int) -> str:
 
 
 def _labels(layout: Layout, index: int) -> str:
-    """Write a column's step and, where there is room, its model."""
     signals = layout.view.signals
     told = index < len(signals)
-    step = signals[index].step if told else _next_step(layout.view) + index - len(signals)
+    following = signals[-1].step + 1 if signals else 1
+    step = signals[index].step if told else following + index - len(signals)
     if not (layout.few or step % 5 == 0 or index % PER_ROW == 0):
         return ""
     left, top = layout.place(index)
@@ -286,12 +404,7 @@ def _labels(layout: Layout, index: int) -> str:
     return label
 
 
-def _next_step(view: SessionView) -> int:
-    return view.signals[-1].step + 1 if view.signals else 1
-
-
 def _signs(layout: Layout) -> list[tuple[str, str]]:
-    """Explain the signs that occur."""
     view = layout.view
     answers = {signal.answer for signal in view.signals}
     best = layout.scale.colours[0 if view.spec.difference is None else -1]
@@ -301,7 +414,7 @@ def _signs(layout: Layout) -> list[tuple[str, str]]:
     entries = [(solid, f"reported gap, {told}"), (grey, "tolerance")]
     if view.spec.difference is not None:
         entries[0] = (solid, "reported n - o, with its band")
-    if view.spec.condition is not None:
+    if view.spec.verdict:
         entries = []
     entries += [(_glyph(each), answer_words(each)) for each in _ODD if each in answers]
     if layout.coming:

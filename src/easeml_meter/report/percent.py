@@ -35,7 +35,10 @@ def in_percent(sentence: str, spec: MeterSpec) -> str:
 
 
 def _in_percent(sentence: str, spec: MeterSpec) -> str:
-    said = _SURE.sub(lambda found: f"With {_whole(found[1])} % certainty", sentence)
+    def certain(found: re.Match[str]) -> str:
+        return f"With {(100 * Decimal(found[1])).normalize():f} % certainty"
+
+    said = _SURE.sub(certain, sentence)
     said = re.sub(r"\bsteps\b", "answers", said).replace("its one step", "its one answer")
     if not is_error(spec):
         return said
@@ -43,7 +46,7 @@ def _in_percent(sentence: str, spec: MeterSpec) -> str:
     said = _DISTANCE.sub(_points, said)
     said = _UP.sub(lambda found: f"{found[1]}{_most(found[2])} %", said)
     said = _DOWN.sub(lambda found: f"{found[1]}{_least(found[2])} %", said)
-    return re.sub(r"\bloss(es)?\b", _error, said)
+    return re.sub(r"\bloss(es)?\b", lambda found: "errors" if found[1] else "error", said)
 
 
 def _points(found: re.Match[str]) -> str:
@@ -51,14 +54,6 @@ def _points(found: re.Match[str]) -> str:
     amounts = [rounded(each) for each in found.groups()[1:] if each is not None]
     unit = "percentage point" if amounts == ["1"] else "percentage points"
     return f"{found[1]} {' to '.join(amounts)} {unit}"
-
-
-def _error(found: re.Match[str]) -> str:
-    return "errors" if found[1] else "error"
-
-
-def _whole(figure: str) -> str:
-    return f"{(100 * Decimal(figure)).normalize():f}"
 
 
 def _most(figure: str) -> str:

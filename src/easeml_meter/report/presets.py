@@ -8,38 +8,32 @@ from typing import Any
 
 PRESETS: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
-        # A team looks once a week, for a year; it wants to know how far it has come at worst.
-        "weekly": {
-            "steps": 52,
-            "tolerance": "0.05",
-            "delta": 0.05,
-            "protocol": "incremental",
-        },
+        # A team looks once a week, for a year. None of these is incremental: one bad model, which
+        # everybody tries early, would leave nothing to say about all that follow.
+        "weekly": {"steps": 52, "tolerance": "0.05", "delta": 0.05},
         # A job lets models through, or does not: one edge.
         "gate": {"steps": 20, "edges": "0.1", "tolerance": "0.05", "delta": 0.05},
-        # A coding agent climbs a score that it sees, a hundred times.
+        # A coding agent climbs a hundred times; what it keeps is truly better, ten times at most.
         "agent": {
             "steps": 100,
-            "edges": "0.05,0.1,0.2",
+            "question": "better",
             "tolerance": "0.05",
+            "disagreement": 0.2,
+            "passes": 10,
             "delta": 0.05,
-            "protocol": "incremental",
         },
         # A hundred teams that do not talk to each other, ten submissions each.
         "competition": {
             "tenants": ",".join(["10"] * 100),
             "steps": 1000,
-            "edges": "0.05,0.1",
             "tolerance": "0.05",
             "delta": 0.05,
         },
         # A language model on a few hundred questions: a wide tolerance, and few answers.
         "small-eval": {
             "steps": 10,
-            "edges": "0.2",
             "tolerance": "0.1",
             "delta": 0.1,
-            "protocol": "incremental",
             "loss": "score[0-1]",
         },
     }
@@ -56,13 +50,8 @@ TITLES: Mapping[str, str] = MappingProxyType(
 )
 """What people call them."""
 
-HAVE = {"want": "steps", "labels": 5000, "tolerance": "0.03", "delta": 0.05}
-HAVE |= {"protocol": "incremental"}
-"""The story of who asks the other way round: what the labels that there are can do."""
-HAVE_TITLE = "I have 5,000 labels"
-
 
 def told() -> dict[str, dict[str, Any]]:
-    """Return the stories that a planner's page can tell by their titles: losses of 0 or 1."""
-    found = {TITLES[name]: preset for name, preset in PRESETS.items() if "loss" not in preset}
-    return found | {HAVE_TITLE: HAVE}
+    """Return the stories of a planner's page by their titles: gaps of losses of 0 or 1."""
+    bands = {name: each for name, each in PRESETS.items() if not {"loss", "question"} & {*each}}
+    return {TITLES[name]: preset for name, preset in bands.items()}

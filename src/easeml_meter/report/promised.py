@@ -71,7 +71,6 @@ class _Chart:
 
     @cached_property
     def columns(self) -> int:
-        """Submissions and empty slots; no fewer than look well."""
         room = max(0, (_ON_PHONES if self.phone else _SLOTS) - len(self.shown))
         waiting = self.view.phase in (Phase.ACTIVE, Phase.REQUESTED)
         slots = min(room, self.view.steps_left) if waiting else 0
@@ -106,7 +105,6 @@ class _Chart:
 
     @cached_property
     def largest(self) -> float:
-        """The largest loss that has to be on the axis."""
         values = [value for each in self.shown for value in _values(each)]
         values += [truth.test_loss for truth in self.truths if truth is not None]
         return max(*values, 0.01) if values else 0.25
@@ -120,7 +118,6 @@ class _Chart:
 
     @cached_property
     def highest(self) -> float:
-        """The top of the axis."""
         return min(1.0, self.step * math.ceil(1.08 * self.largest / self.step))
 
     def y(self, loss: float) -> float:
@@ -131,7 +128,6 @@ class _Chart:
         return _LEFT_EDGE + self.column * (index + 0.5)
 
     def draw(self) -> str:
-        """Write the drawing."""
         heights = 40.0 + (38.0 if self.named else 22.0)
         content = [*self._axis(), *self._slots(), *self._bars(), *self._best(), *self._measured()]
         content += [*self._truth(), *self._strip(), *self._links()]
@@ -156,7 +152,6 @@ class _Chart:
             yield _text(words, _LEFT_EDGE - 8, y + 4, "axis", "end")
 
     def _slots(self) -> Iterator[str]:
-        """Draw an empty slot for each answer that is left."""
         if self.view.phase not in (Phase.ACTIVE, Phase.REQUESTED):
             return
         taken = len(self.shown)
@@ -181,7 +176,6 @@ class _Chart:
                 yield element("rect", class_=fill, x=left, y=y - 2, width=self.bar, height=4, rx=2)
 
     def _best(self) -> Iterator[str]:
-        """Draw a line at the best promise so far."""
         best = best_promise(self.view)
         if best is None or len(self.view.signals) < 2 or self.truths:
             return
@@ -196,7 +190,6 @@ class _Chart:
         yield _text(words, self.width - 8, y - 6, "halo axis", "end")
 
     def _measured(self) -> Iterator[str]:
-        """Draw the validation losses, with numbers where there is room."""
         yield self._path("seen", [signal.validation_loss for signal in self.shown])
         best = best_promise(self.view)
         for index, signal in enumerate(self.shown):
@@ -218,7 +211,6 @@ class _Chart:
         return element("path", class_=kind, d=path) if path else ""
 
     def _truth(self) -> Iterator[str]:
-        """Draw the test losses, with numbers where there is room."""
         yield self._path(
             "truth", [None if each is None else each.test_loss for each in self.truths]
         )
@@ -255,7 +247,6 @@ class _Chart:
         return _text(words, inside, y, f"{kind} halo")
 
     def _strip(self) -> Iterator[str]:
-        """Draw the bands below, in the same columns, with names where there is room."""
         top, width = self.bottom + 12, min(54.0, self.column - 3)
         for index, signal in enumerate(self.shown):
             x, shade = self.x(index), tone(signal)
@@ -280,7 +271,6 @@ class _Chart:
         return [f"{self.shown[index].step:,}"] if telling else []
 
     def _words(self, index: int) -> list[str]:
-        """Say in a few lines what a column shows."""
         signal, name = self.shown[index], loss_name(self.view.spec)
         most, truth = bounded(signal), self.truths[index] if self.truths else None
         bound = "no upper bound" if most is None else f"at most {loss_words(signal.spec, most)}"
@@ -317,7 +307,6 @@ def _text(words: str, x: float, y: float, kind: str, anchor: str = "middle") -> 
 
 
 def _values(signal: Signal) -> Iterator[float]:
-    """Return the values that the axis must include."""
     for value in (signal.validation_loss, bounded(signal), signal.true_loss_at_least):
         if value is not None:
             yield value

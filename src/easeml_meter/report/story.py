@@ -104,7 +104,8 @@ class Story:
             return ""
         name, edges = loss_name(self.view.spec), range_words(self.view.spec, interval)
         average = "" if self.view.spec.window is None else ", averaged over its window,"
-        return f"Its true {name}{average} is {edges}, {sure_words(self.view.spec)}."
+        sure = sure_words(self.view.spec, self.view.generation)
+        return f"Its true {name}{average} is {edges}, {sure}."
 
     @property
     def missed(self) -> str:
@@ -120,7 +121,6 @@ class Story:
 
 
 def _losses(check: Check) -> tuple[float, float]:
-    """Return the validation loss and the test loss of a submission that was measured."""
     if check.truth is None:
         raise ValueError(f"step {check.signal.step} was not measured")
     return check.truth.validation_loss, check.truth.test_loss
@@ -137,7 +137,12 @@ def share_svg(story: Story) -> str:
     else:
         lines += [_large(f"You saw {story.saw}.", 180, VALIDATION)]
         lines += [_large(f"It was {story.was}.", 264, TEST if story.worse else INK)]
-        lines += [*_curves(story, chosen), *_key(name)]
+        lines += _curves(story, chosen)
+        for x, words, fill in (
+            (_SIDE, f"validation {name}", VALIDATION),
+            (_SIDE + 290, f"test {name} (dashed)", TEST),
+        ):
+            lines.append(element("text", words, x=x, y=596, font_size=26, fill=fill))
     return image("story", _WIDTH, _HEIGHT, f"{view.meter}: {story.headline}", story.verdict, *lines)
 
 
@@ -148,7 +153,6 @@ def _large(words: str, y: float, colour: str) -> str:
 
 
 def _curves(story: Story, chosen: Check) -> list[str]:
-    """Draw both losses of every submission that was measured, and mark the one chosen."""
     pairs = [_losses(each) for each in story.measured]
     highest = max(max(pair) for pair in pairs) or 1.0
     apart = (_WIDTH - 2 * _SIDE) / max(1, len(pairs) - 1)
@@ -164,10 +168,3 @@ def _curves(story: Story, chosen: Check) -> list[str]:
         x, y = points[story.measured.index(chosen)]
         found.append(element("circle", cx=x, cy=y, r=9, fill=colour))
     return found
-
-
-def _key(name: str) -> list[str]:
-    """Name the two curves."""
-    seen = element("text", f"validation {name}", x=_SIDE, y=596, font_size=26, fill=VALIDATION)
-    true = element("text", f"test {name} (dashed)", x=_SIDE + 290, y=596, font_size=26, fill=TEST)
-    return [seen, true]

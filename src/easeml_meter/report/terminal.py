@@ -9,13 +9,15 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.people import Role
-from easeml_meter.core.questions.assumptions import BLIND_VALIDATION
+from easeml_meter.core.questions.assumptions import about_people
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    ALARM,
     BASELINE,
     BELOW_FLOOR,
     FAIL,
     NO_READING,
+    OK,
     PASS,
     TOO_FAR,
     TOO_FEW,
@@ -71,6 +73,8 @@ _GLYPHS = {
     ABOVE_CEILING: "▲",
     NO_READING: "×",
     PASS: "✓",
+    OK: "✓",
+    ALARM: "!",
     FAIL: "✗",
     BASELINE: "○",
     TOO_FAR: "≠",
@@ -142,10 +146,12 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     if view.signals:
         parts += [_chart(view), Text()]
         if said := loss_sentence(view.signals[-1], alone=True):
-            parts += [Text(f"{_last_model(view)}: {said}"), Text()]
+            last = view.signals[-1]
+            model = _ltr(shown(last.model, 40))
+            parts += [Text(f"Step {last.step:,}, model {model}: {said}"), Text()]
     parts.append(Text(view.promise))
-    if BLIND_VALIDATION in view.assumptions:
-        parts.append(Text(f"This assumes that {BLIND_VALIDATION}."))
+    parts += [Text(f"This assumes that {line}.") for line in about_people(view.assumptions)]
+    parts += [Text(view.validation_noise)] if view.validation_noise else []
     parts.append(Text())
     found = checks(view)
     if found:
@@ -157,11 +163,6 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     for line in advice(view, role):
         steps.add_row(Text("-"), _with_commands(line))
     return Group(*parts, steps)
-
-
-def _last_model(view: SessionView) -> str:
-    last = view.signals[-1]
-    return f"Step {last.step:,}, model {_ltr(shown(last.model, 40))}"
 
 
 def _with_commands(line: str) -> Text:
@@ -213,7 +214,6 @@ def _chart(view: SessionView) -> Text:
 
 
 def _sign(signal: Signal) -> Text:
-    """Return the sign of an answer: its number on its colour, or its glyph."""
     from rich.text import Text
 
     if signal.band is None:

@@ -183,7 +183,7 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
     sharing = f" {signal.together}" if alone else ""
     average = "" if spec.window is None else ", averaged over the window,"
     said = f"true {name}{average} {' and '.join(ends)}"
-    return f"{measured}: {said}, {sure_words(spec)}{sharing}."
+    return f"{measured}: {said}, {sure_words(spec, signal.generation)}{sharing}."
 
 
 def score_words(
@@ -195,9 +195,9 @@ def score_words(
     return f" ({spec.corpus.word} {side}{rounded(1 - as_written(loss), 4)})"
 
 
-def sure_words(spec: MeterSpec) -> str:
+def sure_words(spec: MeterSpec, number: int = 1) -> str:
     """Return the probability that all promises of a test set hold, in percent."""
-    return f"{(100 * Decimal(confidence(spec))).normalize():f} % sure"
+    return f"{(100 * Decimal(confidence(spec, number))).normalize():f} % sure"
 
 
 def told_gap_words(signal: Signal) -> str:
@@ -351,7 +351,6 @@ def _loss_note(spec: MeterSpec) -> str:
 
 
 def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
-    """Return what each answer tells."""
     question = question_of(spec)
     if question.words is not None:
         return [("Question", question.statistic, question.words.tells)]

@@ -13,9 +13,8 @@ from typing import IO, Any
 import pyarrow as pa
 
 from easeml_meter.tables.apart import forked
-from easeml_meter.tables.limits import written_out
+from easeml_meter.tables.source import excerpt, written_out
 from easeml_meter.tables.table import cut
-from easeml_meter.tables.wording import excerpt
 
 MEMORY = 1 << 30
 """Bytes that a child may take: for a message, and for what it unpacks to."""
@@ -131,7 +130,6 @@ class _Watched:
         self.ended = False
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes; none at the end."""
         data = self._source.read(size)
         self.ended = len(data) < size
         if size == len(_CONTINUES):

@@ -16,7 +16,7 @@ from typing import Self
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
-from easeml_meter.tables.wording import excerpt, named
+from easeml_meter.tables.source import excerpt, named
 
 MOST_BYTES = 512 << 20
 MOST_FILES = 10_000

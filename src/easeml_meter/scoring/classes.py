@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.source import excerpt
 from easeml_meter.tables.spelling import as_texts, is_text
-from easeml_meter.tables.wording import excerpt
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?")
 _PLACE = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -33,6 +34,11 @@ def classes_in_force(spec: MeterSpec, validation: ValidationSet | None) -> Class
         return Classes.of(spec.classes)
     found = validation and validation.settings["classes"]
     return Classes.of(found, declared=False) if found else None
+
+
+def folded(text: str) -> str:
+    """Return what texts share that differ by case, space around them or Unicode form alone."""
+    return unicodedata.normalize("NFC", text).strip().casefold()
 
 
 class WrongType(InvalidInput):
@@ -104,6 +110,10 @@ class Classes:
         """
         return self.declared or self.numeric
 
+    def near(self, text: str) -> str | None:
+        """Return the class that a text differs from by case, space or Unicode form alone."""
+        return self._by_fold.get(folded(text))
+
     def check_order(self, given: str) -> None:
         """Refuse what is read by the order of the classes, unless everybody knows that order."""
         if self.ordered:
@@ -155,7 +165,8 @@ class Classes:
         # Few words are left, as a rule: 3.0 for 3, True for true, or places of all rows.
         words = column.dictionary_encode()
         listed = words.dictionary.to_pylist()
-        by_place = or_places and found.null_count == len(column) and all(map(_is_place, listed))
+        by_place = or_places and found.null_count == len(column)
+        by_place = by_place and all(map(_PLACE.fullmatch, listed))
         if by_place and not (self.numeric or self._named_by_numbers):
             self.check_order("whole numbers")
             codes = np.array([min(int(word), len(self)) for word in listed], self.dtype)
@@ -188,6 +199,10 @@ class Classes:
 
     def _filled(self, found: Any) -> NDArray[Any]:
         return np.asarray(found.fill_null(len(self)).to_numpy()).astype(self.dtype)
+
+    @cached_property
+    def _by_fold(self) -> dict[str, str]:
+        return {folded(str(value)): str(value) for value in self.values}
 
     @cached_property
     def _by_value(self) -> dict[object, int]:
@@ -231,10 +246,6 @@ class Classes:
 def _number_in(text: str) -> int | None:
     found = _WHOLE_NUMBER.fullmatch(text)
     return int(found[1]) if found else None
-
-
-def _is_place(word: str) -> bool:
-    return _PLACE.fullmatch(word) is not None
 
 
 def _places(

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -49,11 +49,7 @@ class Tally:
         return min(of, default=0)
 
     def mean(self, _units: int) -> Fraction:
-        """Return 1 minus the score.
-
-        Raises:
-            InvalidInput: there is nothing to count it of.
-        """
+        """Return 1 minus the score."""
         scores = [
             _score(self.corpus, *each)
             for each in zip(self.hits, self.support, self.predicted, strict=True)
@@ -102,11 +98,7 @@ class Ranks:
         return min(sum(map(len, self.positives)), sum(map(len, self.others)))
 
     def mean(self, _units: int) -> Fraction:
-        """Return 1 minus the share of pairs that are ordered rightly; a tie is half a pair.
-
-        Raises:
-            InvalidInput: there are no pairs.
-        """
+        """Return 1 minus the share of pairs that are ordered rightly; a tie is half a pair."""
         self._check()
         positives, others = np.concatenate(self.positives), np.sort(np.concatenate(self.others))
         below = np.searchsorted(others, positives, "left").sum(dtype=np.int64)
@@ -124,11 +116,7 @@ class RocCurve(Ranks):
     """A ROC curve: the shares of positives and of all others at or above every threshold."""
 
     def mean(self, _units: int) -> Fraction:
-        """Return how far a curve is from itself.
-
-        Raises:
-            InvalidInput: it has no rows of one of the classes.
-        """
+        """Return how far a curve is from itself."""
         self._check()
         return Fraction(0)
 
@@ -186,6 +174,7 @@ def _apart(here: Sequence[Array], there: Sequence[Array]) -> Fraction:
 class CorpusLoss(Loss):
     """1 minus a score of the whole test set."""
 
+    rescales: ClassVar[bool] = False
     corpus: Corpus
     classes: tuple[str, ...] = ()
     """The class list in force, as texts; empty until `within` says it."""
@@ -210,11 +199,7 @@ class CorpusLoss(Loss):
         return 1
 
     def within(self, classes: Sequence[object]) -> CorpusLoss:
-        """Return it with the class list in force.
-
-        Raises:
-            InvalidInput: the positive class is not in it.
-        """
+        """Return it with the class list in force."""
         names = tuple(map(str, classes))
         if self.corpus.positive and self.corpus.positive not in names:
             shown = ", ".join(names[:5])

@@ -11,8 +11,8 @@ import pyarrow as pa
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.losses import Output, output_of, parse_loss
 from easeml_meter.tables.memory import as_table
+from easeml_meter.tables.source import some
 from easeml_meter.tables.spelling import is_text
-from easeml_meter.tables.wording import some
 
 
 class Estimator(Protocol):
@@ -23,18 +23,21 @@ class Estimator(Protocol):
 
 
 def predictions_of(
-    estimator: Estimator, inputs: pa.Table, loss: str, id_column: str | None = None
+    estimator: Estimator,
+    inputs: pa.Table,
+    loss: str,
+    id_column: str | None = None,
+    *,
+    frame: bool = False,
 ) -> pa.Table:
     """Return what an estimator predicts for each row, with the ids, laid out as a file would be.
 
     It is given the columns it was fitted with, as a DataFrame, if it knows their names
-    (`feature_names_in_`); else all inputs, as an array.
-
-    Raises:
-        InvalidInput: it cannot predict what the loss compares, or lacks a column.
+    (`feature_names_in_`); else all inputs, as an array, or as a DataFrame if `frame` says that
+    they were given so and it does not count its columns, as those fitted with arrays do.
     """
     ids = {} if id_column is None else {id_column: inputs[id_column]}
-    features = _features(estimator, inputs.drop_columns(list(ids)))
+    features = _features(estimator, inputs.drop_columns(list(ids)), frame=frame)
     if output_of(loss) in (Output.PROBABILITIES, Output.RANKED):
         found = _by_probability(estimator, features, loss)
     else:
@@ -47,10 +50,12 @@ def predictions_of(
     return found
 
 
-def _features(estimator: Estimator, inputs: pa.Table) -> Any:
+def _features(estimator: Estimator, inputs: pa.Table, *, frame: bool) -> Any:
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         return _frame(inputs, [str(name) for name in names])
+    if frame and not hasattr(estimator, "n_features_in_"):
+        return _frame(inputs, inputs.schema.names)
     if inputs.num_columns == 1 and is_text(inputs.schema.types[0]):
         return np.asarray(inputs.column(0).to_pylist(), object)  # documents
     wanted = getattr(estimator, "n_features_in_", inputs.num_columns)

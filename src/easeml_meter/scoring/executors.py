@@ -11,24 +11,26 @@ import logging
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from easeml_meter.errors import InvalidInput, Unreachable, invalid
+from easeml_meter.errors import InvalidInput, MeterError, Unreachable, invalid
 from easeml_meter.scoring.silence import be_heard
 
-_ALLOWED = (
-    "one of inline, processes, processes:NUMBER, dask:tcp://HOST:PORT, dask:tls://HOST:PORT needed"
-)
+_ALLOWED = "one of inline, processes, processes:NUMBER, dask:tls://HOST:PORT needed"
+_TLS = "distributed.comm.tls"
 _MOST_PROCESSES = 1024
 _PATIENCE = 30
 """Seconds to wait for a cluster's scheduler, and for its first worker."""
@@ -57,7 +59,7 @@ class Executor(Protocol):
 def open_executor(text: str | None = None) -> AbstractContextManager[Executor]:
     """Open the executor that `text` names: "inline" (also None), "processes", "processes:4", ...
 
-    "processes" takes one for each core. "dask:tcp://host:port" names the scheduler of a cluster
+    "processes" takes one for each core. "dask:tls://host:port" names the scheduler of a cluster
     whose workers have this package and see the files of the sealed test sets under the same name.
     """
     if text in (None, "inline"):
@@ -69,9 +71,18 @@ def open_executor(text: str | None = None) -> AbstractContextManager[Executor]:
         if int(rest) > _MOST_PROCESSES:
             raise invalid("executor", text, f"at most {_MOST_PROCESSES} processes")
         return _processes(int(rest))
-    if kind == "dask" and re.fullmatch(r"(tcp|tls)://[^/\s]+:[0-9]{1,5}", rest):
+    if kind == "dask" and (found := re.fullmatch(r"(tcp|tls)://([^/\s]+):[0-9]{1,5}", rest)):
+        if found[1] == "tcp" and not _is_loopback(found[2].strip("[]")):
+            needed = "dask:tcp takes anybody, so it is for this machine only (127.0.0.1)"
+            raise invalid("executor", text, f"{needed}: dask:tls://HOST:PORT needed")
         return _dask(rest)
     raise invalid("executor", text, _ALLOWED)
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
 
 
 class _Inline:
@@ -130,6 +141,18 @@ def _result_of(future: Any, until: float | None) -> Any:
     raise TooLate
 
 
+def run_task(function: Callable[[Any], Any], task: Any) -> Any:
+    """Run a task in its worker; only its own error leaves, without what led to it.
+
+    That may quote what it was working on, or be of a type that is known there alone.
+    """
+    try:
+        return function(task)
+    except Exception as error:
+        error.__cause__ = error.__context__ = None
+        raise
+
+
 @dataclass(frozen=True)
 class _Ahead:
     """Sends tasks ahead of their results, `most` of them at most."""
@@ -139,6 +162,9 @@ class _Ahead:
     lost: tuple[type[BaseException], ...]
     """What is raised when a worker, not a task, has failed."""
 
+    run: Callable[..., Any] = run_task
+    """What runs a task in its worker, and what reads the result here."""
+    read: Callable[[Any], Any] = lambda result: result
     _begun: WeakSet[Any] = field(default_factory=WeakSet, init=False)
 
     def map(
@@ -160,11 +186,11 @@ class _Ahead:
         try:
             for task in tasks:
                 if len(sent) >= self.most:
-                    yield _result_of(sent[0], until)
+                    yield self.read(_result_of(sent[0], until))
                     sent.popleft()
-                sent.append(self.submit(run_task, function, task))
+                sent.append(self.submit(self.run, function, task))
             while sent:
-                yield _result_of(sent[0], until)
+                yield self.read(_result_of(sent[0], until))
                 sent.popleft()
         except self.lost as error:
             line = "the workers died or were lost, perhaps for want of memory: nothing was scored"
@@ -172,18 +198,6 @@ class _Ahead:
         finally:
             for future in sent:  # a failed one, too: a cluster keeps its task until then
                 future.cancel()
-
-
-def run_task(function: Callable[[Any], Any], task: Any) -> Any:
-    """Run a task in its worker; only its own error leaves, without what led to it.
-
-    That may quote what it was working on, or be of a type that is known there alone.
-    """
-    try:
-        return function(task)
-    except Exception as error:
-        error.__cause__ = error.__context__ = None
-        raise
 
 
 @contextmanager
@@ -227,6 +241,59 @@ def _kill(workers: list[Any]) -> None:
         worker.kill()
 
 
+_asking: ContextVar[int | None] = ContextVar("_asking", default=None)
+"""The thread that has opened a cluster; what the library does for it inherits this."""
+_PLAIN = {
+    "builtins": ("bytes", "int", "tuple"),
+    "easeml_meter.corpus": ("Corpus",),
+    "easeml_meter.scoring.corpora": ("Ranks", "RocCurve", "Tally"),
+    "easeml_meter.scoring.judged": ("Estimate",),
+    "easeml_meter.scoring.losses": ("Sums",),
+    "easeml_meter.scoring.score": ("LossTotals",),
+    "numpy": ("dtype", "ndarray"),
+    "numpy._core.multiarray": ("_reconstruct", "scalar"),
+    "numpy._core.numeric": ("_frombuffer",),
+    "numpy.core.multiarray": ("_reconstruct", "scalar"),  # of numpy 1
+    "numpy.core.numeric": ("_frombuffer",),
+}
+"""All that is taken from a cluster: sums and counts, and what arrays of them are made of."""
+
+
+class NotPlain(AttributeError):
+    """A cluster sent what is no number."""
+
+
+def _allow_plain(event: str, given: tuple[Any, ...]) -> None:
+    """Refuse, wherever the library unpickles what it was sent, all that could do something."""
+    if event == "pickle.find_class" and _asking.get() not in (None, threading.get_ident()):
+        module, name = given
+        if name not in _PLAIN.get(module, ()):
+            raise NotPlain(f"{module}.{name}"[:200])
+
+
+@cache
+def _watch_unpickling() -> None:
+    sys.addaudithook(_allow_plain)
+
+
+def told(function: Callable[[Any], Any], task: Any) -> tuple[str, Any]:
+    """Run a task of a cluster: an error comes back by its name and line, as a value does."""
+    try:
+        return "", function(task)
+    except MeterError as error:
+        return type(error).__name__, str(error)
+
+
+def _as_itself(answer: tuple[str, Any]) -> Any:
+    name, found = answer
+    if not name:
+        return found
+    kinds = [MeterError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    raise next((kind for kind in kinds if kind.__name__ == name), MeterError)(str(found))
+
+
 def connect(address: str) -> Any:
     """Connect to a cluster's scheduler."""
     from distributed import Client
@@ -246,6 +313,15 @@ def connect(address: str) -> Any:
 
 
 @contextmanager
+def _asked_here() -> Iterator[None]:
+    before = _asking.set(threading.get_ident())
+    try:
+        yield
+    finally:
+        _asking.reset(before)
+
+
+@contextmanager
 def _dask(address: str) -> Iterator[Executor]:
     try:
         import dask
@@ -256,9 +332,14 @@ def _dask(address: str) -> Iterator[Executor]:
         raise InvalidInput(f"executor: dask:{address} given, {needed}") from None
     # A scheduler that is lost is told in one line of ours, not by tracebacks of the library.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+    keys = ("ca-file", "client.cert", "client.key")
+    if address.startswith("tls:") and not all(dask.config.get(f"{_TLS}.{key}") for key in keys):
+        needed = f"certificates of both sides needed: set {_TLS}.{{{','.join(keys)}}} of dask"
+        raise InvalidInput(f"executor: dask:{address} given, {needed}")
+    _watch_unpickling()
     # Predictions travel inside their tasks: what is stored on a worker is lost with it.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
-    with quiet, connect(address) as client:
+    with quiet, _asked_here(), connect(address) as client:
         try:
             client.wait_for_workers(1, timeout=_PATIENCE)
         except TimeoutError:
@@ -271,6 +352,7 @@ def _dask(address: str) -> Iterator[Executor]:
 
         threads = sum(client.nthreads().values())
         # A scheduler that dies while it hands over a result closes the connection.
-        lost = (KilledWorker, CancelledError, CommClosedError)
-        with closing(_Ahead(submit, 2 * max(1, threads), lost)) as executor:
+        lost = (KilledWorker, CancelledError, CommClosedError, NotPlain)
+        most = 2 * max(1, threads)
+        with closing(_Ahead(submit, most, lost, told, _as_itself)) as executor:
             yield executor

@@ -22,9 +22,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.tables.order import OrderDigest
-from easeml_meter.tables.spelling import as_texts
-from easeml_meter.tables.wording import no_column, some
+from easeml_meter.tables.source import no_column, some
+from easeml_meter.tables.spelling import OrderDigest, as_texts
 
 NAMED = 10
 """Ids that a refusal names; of the others it tells the number."""
@@ -59,11 +58,7 @@ class CommittedIds:
 
     @classmethod
     def of(cls, owner: str, column: str, read: Callable[[], Iterable[Any]]) -> CommittedIds:
-        """Take in the ids of a set that its owner gives in the clear.
-
-        Raises:
-            InvalidInput: one is missing, or stands there more than once.
-        """
+        """Take in the ids of a set that its owner gives in the clear."""
         digest, texts = OrderDigest(), _texts(read())
         digest.update(texts)
         _check_distinct(texts)
@@ -92,11 +87,7 @@ class RowMatching:
         return (self.id_column or committed.column,)
 
     def column_in(self, names: Sequence[str], committed: CommittedIds | None) -> str | None:
-        """Return the column to compare with the committed ids; None: the order is relied on.
-
-        Raises:
-            InvalidInput: the file has no such column.
-        """
+        """Return the column to compare with the committed ids; None: the order is relied on."""
         wanted = next(iter(self.columns(committed)), None)
         if committed is not None and wanted is not None and wanted not in names:
             line = no_column(wanted, names)
@@ -149,11 +140,7 @@ class Order:
         return not first.slice(0, count).equals(texts.slice(0, count))
 
     def joined(self, rows: int, again: Callable[[], Iterable[Any]], *, lenient: bool) -> Joined:
-        """Return how so many rows fit the set; `again` reads their ids once more.
-
-        Raises:
-            InvalidInput: they do not fit.
-        """
+        """Return how so many rows fit the set; `again` reads their ids once more."""
         if self._held is not None:
             # One by one: millions of ids are not to be in memory as they came and as texts.
             held, self._held = deque(self._held), None
@@ -165,11 +152,7 @@ class Order:
 
 
 def join(given: Iterable[Any], committed: CommittedIds, *, lenient: bool) -> Joined:
-    """Find the row of a file for each row of a set; `lenient`: rows may be missing.
-
-    Raises:
-        InvalidInput: ids are missing, unknown, or stand there more than once.
-    """
+    """Find the row of a file for each row of a set; `lenient`: rows may be missing."""
     if not committed.told:
         # One fixed sentence, before any committed id is read: neither words nor time may depend
         # on ids that the sender must not see.
@@ -192,6 +175,17 @@ def join(given: Iterable[Any], committed: CommittedIds, *, lenient: bool) -> Joi
     if problems:
         raise InvalidInput(f"{'; '.join(problems)}: give one row for each id")
     return Joined(len(texts), len(texts), len(absent), places)
+
+
+def is_shuffled(given: Iterable[Any], wanted: Iterable[Any]) -> bool:
+    """Whether texts that are all different stand there in another order than is wanted."""
+    try:
+        texts, order = _texts(given), _texts(wanted)
+    except InvalidInput:  # fractions, or values that are missing, are no ids
+        return False
+    if len(texts) != len(order) or texts.equals(order) or len(order.unique()) < len(order):
+        return False
+    return bool((match([order], texts) >= 0).all())
 
 
 def match(wanted: Iterable[Any], given: Any) -> Places:
@@ -267,7 +261,6 @@ def _named(first: Any, count: int) -> str:
 
 
 def _check_distinct(texts: Any) -> None:
-    """Refuse ids that stand there more than once."""
     counts = texts.value_counts()
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     if len(repeated):

@@ -17,7 +17,7 @@ from easeml_meter.errors import invalid
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import Array, Loss, Output
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.judging import split
+from easeml_meter.tables.choosing import split
 
 POOL = -1
 """The code in place of a label that is not there."""

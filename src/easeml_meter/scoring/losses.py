@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from easeml_meter.corpus import PLANNED_ONLY, Corpus, why_not
 from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.source import excerpt
 
 UNIT = 1 << 40
 """Losses other than 0-1 are summed in multiples of 1/UNIT."""
@@ -72,6 +72,8 @@ class Loss(ABC):
     zero_one: ClassVar[bool] = False
     reads_labels: ClassVar[bool] = True
     """False: what is submitted says by itself how good it is, and sets have ids only."""
+    rescales: ClassVar[bool] = True
+    """Whether probabilities are divided by their sum; that would part ties where ranks count."""
     judged: ClassVar[bool] = False
     """Whether labels come in pairs with the word of a judge."""
 
@@ -402,11 +404,7 @@ def output_of(text: str) -> Output:
 
 
 def check_allowed(text: str, allowed: Collection[str]) -> None:
-    """Refuse a function that is not among those allowed, before importing its module runs code.
-
-    Raises:
-        InvalidInput: the loss names a function, and that one is not allowed.
-    """
+    """Refuse a function that is not among those allowed, before importing its module runs code."""
     function = _FUNCTION.fullmatch(text) if len(text) < _LONGEST_NAME else None
     if function and function[1] not in allowed:
         raise _refuse(text, "a function that this server allows: see allowed_loss in its settings")

@@ -15,7 +15,7 @@ from typing import Any
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.tables.apart import answer_apart
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.source import excerpt
 
 LARGEST_FILE = 512 * 10**6
 _MEMORY = 1 << 30
@@ -102,11 +102,7 @@ def inspect(content: bytes) -> Interface:
 
 
 def inspect_apart(content: bytes) -> Interface:
-    """Check a stranger's file, in a child process that has limits.
-
-    Raises:
-        InvalidInput: something is wrong with it, or it ended the child.
-    """
+    """Check a stranger's file, in a child process that has limits."""
     memory = _MEMORY + _TIMES * len(content)
     found, _ = answer_apart(
         *(_inspected, content),

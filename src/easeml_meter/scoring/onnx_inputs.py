@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.onnx_checks import NUMERIC, Tensor, listing
 from easeml_meter.scoring.predictor import ModelFailed
-from easeml_meter.tables.wording import excerpt, some
+from easeml_meter.tables.source import excerpt, some
 
 _BLOCK_ROWS = 1 << 11
 """Rows that are packed at a time: few enough to stay in the processor's cache."""

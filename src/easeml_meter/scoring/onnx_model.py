@@ -1,4 +1,9 @@
-"""A submitted ONNX model: looked at, fitted to the columns, and run in a process of its own."""
+"""A submitted ONNX model: looked at, fitted to the columns, and run in a process of its own.
+
+Where there is no bubblewrap, that is a plain child process with the same limits. A model holds no
+code of its own, operators that would are refused; so what runs is onnxruntime, started with nothing
+but the model's folder and no variable of ours.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +11,12 @@ import hashlib
 import json
 import shlex
 import shutil
+import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -29,7 +37,6 @@ from easeml_meter.scoring.onnx_checks import (
     listing,
     too_large,
 )
-from easeml_meter.scoring.onnx_child import PlainCommand
 from easeml_meter.scoring.onnx_inputs import Feed, feeds_for, made_up, packed, schema_of
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictor import (
@@ -38,9 +45,61 @@ from easeml_meter.scoring.predictor import (
     ModelFailed,
     SandboxUnavailable,
 )
-from easeml_meter.tables.files import stamp_of
-from easeml_meter.tables.source import Given, source_of
-from easeml_meter.tables.wording import about
+from easeml_meter.scoring.sandbox import Run
+from easeml_meter.tables.source import Given, about, source_of, stamp_of
+
+
+class Child(Run):
+    """A run without a sandbox; the program sets its own limits but the one on the wall clock."""
+
+    def __init__(
+        self, words: Sequence[str], folder: Path, limits: Limits, *, keep_stderr: bool
+    ) -> None:
+        self._tail = b""
+        self._process = subprocess.Popen(  # noqa: S603
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if keep_stderr else subprocess.DEVNULL,
+            cwd=folder,
+            env={},
+        )
+        self.stdin, self.stdout = self._process.stdin, self._process.stdout  # type: ignore[assignment]
+        line = f"it took longer than {limits.seconds:g} seconds"
+        self._clock = threading.Timer(limits.seconds, self._end_for, [line])
+        self._clock.start()
+
+    def wait(self) -> int:
+        """Wait for its end; 128 + n is signal n."""
+        code = self._process.wait()
+        self.stop()
+        return code if code >= 0 else 128 - code
+
+    def stop(self) -> None:
+        """End it."""
+        self._clock.cancel()
+        self._process.kill()
+        self._process.wait()
+        stderr = self._process.stderr
+        if stderr is not None and not stderr.closed:
+            self._tail = self._tail or stderr.read()
+
+    def _end_for(self, reason: str) -> None:
+        self.over = reason
+        self._process.kill()
+
+    def _close(self) -> None:
+        for file in (self.stdin, self.stdout, self._process.stderr):
+            if file is not None:
+                with suppress(BrokenPipeError):  # what was not taken any more
+                    file.close()
+
+
+class PlainCommand(CommandModel):
+    """A command of ours, not a stranger's, run as a child."""
+
+    process = Child
+
 
 _RUNNER = Path(__file__).with_name("onnx_runner.py")
 _WORDS = ("-I", "onnx_runner.py", "model.onnx", "plan.json")

@@ -1,7 +1,8 @@
 """Columns of predictions and of labels, turned into the arrays that a loss takes, or refused.
 
 Predictions are refused with the row and the value. Labels are refused with the row alone: their
-content is nobody's business but the labeler's.
+content is nobody's business but the labeler's. Rows without a prediction count as wrong where a
+loss knows what wrong is.
 """
 
 from __future__ import annotations
@@ -12,18 +13,27 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.classes import Classes, WrongType
-from easeml_meter.scoring.columns import RowPlaces, flattened, is_list, no_nulls, read_reals
-from easeml_meter.scoring.forms import ColumnForm, read_in_form
+from easeml_meter.scoring.columns import (
+    ColumnForm,
+    RowPlaces,
+    flattened,
+    is_list,
+    no_nulls,
+    read_in_form,
+    read_reals,
+)
 from easeml_meter.scoring.judged import read_pairs
-from easeml_meter.scoring.losses import Loss, Output
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.scoring.losses import Brier, Loss, Output
+from easeml_meter.tables.source import excerpt
+from easeml_meter.tables.spelling import is_text
 
 SUM_TOLERANCE = 1e-3
-"""How far probabilities may add up from 1, for those stored in 16 bits; they are then rescaled."""
+"""How far probabilities may add up from 1, for those stored in 16 bits."""
 
 OF_CLASSES = (Output.CLASS, Output.RANKED, Output.PROBABILITIES)
 
@@ -89,9 +99,13 @@ def read_predictions(
     rows = RowPlaces(first_row)
     match expected.loss.output:
         case Output.REAL:
+            span = expected.loss.span
+            if pa.types.is_boolean(columns[0].type) and span not in (None, (0.0, 1.0)):
+                raise WrongType(f"type bool given, numbers needed for {expected.loss.name}")
             return _in_span(read_reals(columns[0], rows), expected.loss, rows)
         case Output.PROBABILITIES:
-            return _simplex(_matrix_of_reals(columns, expected, rows), rows)
+            matrix, sums = _simplex(_matrix_of_reals(columns, expected, rows), rows)
+            return matrix / sums if expected.loss.rescales else matrix
         case Output.CLASS | Output.RANKED:
             return _ranked(columns, expected, rows, scores=scores)
         case _:
@@ -166,7 +180,10 @@ def _codes(column: Any, classes: Classes, rows: RowPlaces) -> NDArray[Any]:
     no_nulls(column, rows)
     codes = classes.codes(column, or_places=True)
     if len(codes) and np.maximum.reduce(codes) == len(classes):
-        raise rows.refuse_first(codes == len(classes), column, f"one of {classes} needed")
+        strange, needed = codes == len(classes), f"one of {classes} needed"
+        if near := classes.near(str(column[int(np.argmax(strange))].as_py())):
+            needed += f": write {excerpt(near)}, which differs by case or space"
+        raise rows.refuse_first(strange, column, needed)
     return codes
 
 
@@ -195,8 +212,8 @@ def _in_span(numbers: NDArray[Any], loss: Loss, rows: RowPlaces) -> NDArray[Any]
     return numbers
 
 
-def _simplex(matrix: NDArray[Any], rows: RowPlaces) -> NDArray[Any]:
-    """Check that rows are probabilities, and rescale them to add up to 1."""
+def _simplex(matrix: NDArray[Any], rows: RowPlaces) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Check that rows are probabilities; return them, and what each adds up to."""
     outside = (matrix < 0) | (matrix > 1)
     if outside.any():
         wide = rows[matrix.shape[1]]
@@ -206,8 +223,7 @@ def _simplex(matrix: NDArray[Any], rows: RowPlaces) -> NDArray[Any]:
     if apart.any():
         index = int(np.argmax(apart))
         raise rows.refuse(index, f"a sum of {sums[index]:.6g}", "probabilities that add up to 1")
-    rescaled: NDArray[Any] = matrix / sums[:, None]
-    return rescaled
+    return matrix, sums[:, None]
 
 
 def _one_array(column: Any) -> Any:
@@ -216,3 +232,54 @@ def _one_array(column: Any) -> Any:
             return column.chunk(0)
         return column.unify_dictionaries().combine_chunks()
     return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+Wrong = np.ndarray[tuple[()], np.dtype[Any]]
+"""A single value, which also says the type of predictions that it fits into."""
+
+
+def wrong_prediction(expected: Expected) -> Wrong:
+    """Return a prediction whose loss is 1 whatever the label, for rows that have none."""
+    loss = expected.loss
+    if loss.zero_one and loss.reads_labels:
+        # Labels outside the class list have the code after the last class. This is the one after
+        # that, so no label has it.
+        code = len(expected.class_list) + 1
+        return np.array(code, np.min_scalar_type(code))
+    if isinstance(loss, Brier):
+        return np.array(-1.0)  # far outside the simplex: the loss is cut off at 1
+    if not loss.reads_labels and loss.span:
+        return np.array(loss.span[0])  # the lowest score
+    reason = f"the loss {loss.name} has no wrong answer to count: predict every row"
+    raise invalid("missing", "wrong", reason)
+
+
+def read_or_wrong(
+    columns: Sequence[Any], expected: Expected, first_row: int, wrong: Wrong, *, scores: bool
+) -> NDArray[Any]:
+    """Read predictions as `read_predictions` does; rows without one become `wrong`."""
+    absent = np.zeros(len(columns[0]), bool)
+    for column in columns:
+        absent |= _absent(column, expected)
+    values = np.full((len(absent), *(expected.shape or ())), wrong, wrong.dtype)
+    present = np.flatnonzero(~absent)
+    if not len(present):
+        return values
+    # An absent row is read as the present one before it: refusals then name the right row.
+    start = int(present[0])
+    nearest = np.maximum.accumulate(np.where(absent, 0, np.arange(len(absent))))[start:]
+    filled = [column.take(pa.array(nearest)) for column in columns]
+    found = read_predictions(filled, expected, first_row + start, scores=scores)
+    values[present] = found[present - start]
+    return values
+
+
+def _absent(column: Any, expected: Expected) -> NDArray[np.bool_]:
+    """Tell where a column has no value; in CSV that is an empty field."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    absent = column.is_null()
+    if is_text(column.type) and (expected.classes is None or "" not in expected.classes.values):
+        absent = pc.or_(absent, pc.equal(column, "").fill_null(True))
+    found: NDArray[np.bool_] = absent.to_numpy(zero_copy_only=False)
+    return found

@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -19,15 +20,19 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.columns import is_list
-from easeml_meter.scoring.ids import BY_IDS, CommittedIds, Joined, Order, RowMatching
+from easeml_meter.scoring.ids import BY_IDS, CommittedIds, Joined, Order, RowMatching, is_shuffled
 from easeml_meter.scoring.losses import Output
-from easeml_meter.scoring.missing import Wrong, read_or_wrong, wrong_prediction
-from easeml_meter.scoring.outputs import Expected, read_predictions
+from easeml_meter.scoring.outputs import (
+    Expected,
+    Wrong,
+    read_or_wrong,
+    read_predictions,
+    wrong_prediction,
+)
 from easeml_meter.tables.opening import open_raw
-from easeml_meter.tables.order import OrderDigest
-from easeml_meter.tables.source import Given
+from easeml_meter.tables.source import Given, about, excerpt, some
+from easeml_meter.tables.spelling import OrderDigest
 from easeml_meter.tables.table import FileTable, RowRange, Table, check_columns, cut
-from easeml_meter.tables.wording import about, some
 
 KEEP_BYTES = 128 << 20
 """Checked predictions of up to this size stay in memory; larger ones are read a second time."""
@@ -37,8 +42,68 @@ WORKER_ROWS = 1 << 18
 _TAKEN_ROWS = 1 << 16
 
 
+class InBatches(Protocol):
+    """Rows that can be read, sealed or not."""
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read some columns."""
+
+
+class Content(ABC):
+    """What is predicted, one for each row, in the order of the set, handed out in step."""
+
+    expected: Expected
+
+    @abstractmethod
+    def batches(self, sizes: Iterable[int]) -> Iterator[NDArray[Any]]:
+        """Yield, for each size, that many next predictions: those of one row group of labels."""
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return self.expected.rows
+
+    @cached_property
+    def content_digest(self) -> str:
+        """SHA-256 of what is predicted, whatever it came in: in a form of ours, for ever."""
+        expected = self.expected
+        classes = expected.classes.values if expected.classes else None
+        digest = hashlib.sha256(json.dumps([expected.loss.name, self.rows, classes]).encode())
+        sizes = [min(_TAKEN_ROWS, self.rows - at) for at in range(0, self.rows, _TAKEN_ROWS)]
+        for values in self.batches(sizes):
+            digest.update(_canonical(values))
+        return digest.hexdigest()
+
+
 @dataclass(frozen=True)
-class Predictions:
+class Accepted(Content):
+    """Predictions as they were read when they were accepted: nothing of them is read again."""
+
+    expected: Expected
+    values: NDArray[Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def of_bytes(cls, content: bytes, expected: Expected) -> Accepted:
+        """Take what `Predictions.to_bytes` gave."""
+        with pa.ipc.open_file(content) as reader:
+            column = reader.read_all().column(0).combine_chunks()
+        if len(column) != expected.rows:
+            raise InvalidInput(f"{len(column):,} rows kept, {expected.rows:,} needed")
+        if not pa.types.is_fixed_size_list(column.type):
+            return cls(expected, column.to_numpy(zero_copy_only=False))
+        flat = column.flatten().to_numpy(zero_copy_only=False)
+        return cls(expected, flat.reshape(len(column), -1))
+
+    def batches(self, sizes: Iterable[int]) -> Iterator[NDArray[Any]]:
+        """Yield, for each size, that many next predictions."""
+        at = 0
+        for size in sizes:
+            at += size
+            yield self.values[at - size : at]
+
+
+@dataclass(frozen=True)
+class Predictions(Content):
     """Predictions that passed every check: one for each row, in order, each fit for the loss.
 
     Only `open` makes them, so whoever holds them may touch labels.
@@ -83,11 +148,6 @@ class Predictions:
             table.check_unchanged()
         return cls(expected, digest, table, layout, *found)
 
-    @property
-    def rows(self) -> int:
-        """How many there are."""
-        return self.expected.rows
-
     def batches(self, sizes: Iterable[int]) -> Iterator[NDArray[Any]]:
         """Yield, for each size, that many next predictions: those of one row group of labels."""
         at, source = 0, self._stream()
@@ -108,43 +168,73 @@ class Predictions:
                 missing -= len(pieces[-1])
                 if len(piece) > len(pieces[-1]):
                     rest.append(piece[len(pieces[-1]) :])
-            yield pieces[0] if len(pieces) == 1 else _concatenated(pieces, self.expected)
+            expected = self.expected
+            none = [] if pieces else [np.empty((0, *(expected.shape or ())), expected.dtype)]
+            yield pieces[0] if len(pieces) == 1 else np.concatenate(pieces or none)
         if self.kept is None:
             self.table.check_unchanged()
 
-    @cached_property
-    def content_digest(self) -> str:
-        """SHA-256 of what is predicted, in the order of the set, whatever the file is like."""
-        expected = self.expected
-        classes = expected.classes.values if expected.classes else None
-        digest = hashlib.sha256(json.dumps([expected.loss.name, self.rows, classes]).encode())
-        sizes = [min(_TAKEN_ROWS, self.rows - at) for at in range(0, self.rows, _TAKEN_ROWS)]
-        for values in self.batches(sizes):
-            digest.update(_canonical(values))
-        return digest.hexdigest()
+    def to_bytes(self) -> bytes:
+        """Return what is predicted, to be kept for the retrospective.
 
-    def in_order(self) -> pa.Table:
-        """Return the columns of predictions with the rows of the set, in its order.
-
-        Where the file has no row for one of them, there are nulls.
+        Raises:
+            InvalidInput: it could not be read again, so it must not be answered.
         """
-        table = pa.Table.from_batches(self.table.batches(self.layout.columns))
-        if self.joined.places is None:
-            return table
-        places = pa.array(self.joined.places, mask=self.joined.places < 0)
-        return table.unify_dictionaries().combine_chunks().take(places)
+        (values,) = self.batches([self.rows])
+        column = pa.array(values.ravel(), pa.large_string() if values.dtype.kind == "O" else None)
+        if values.ndim > 1:
+            column = pa.FixedSizeListArray.from_arrays(column, values.shape[1])
+        sink, table = pa.BufferOutputStream(), pa.table({"prediction": column})
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+            writer.write_table(table)
+        found = bytes(sink.getvalue())
+        if Accepted.of_bytes(found, self.expected).content_digest != self.content_digest:
+            raise InvalidInput(f"{self.table.name}: cannot be kept: write it in another format")
+        # What is kept must be what was checked and will be measured.
+        self.table.check_unchanged()
+        return found
 
     def _stream(self) -> Iterator[NDArray[Any]]:
         """Read the file again, checks included: it may have been changed meanwhile."""
         if self.joined.places is None:
             batches = self.table.batches(self.layout.columns)
         else:
-            taken = self.in_order().to_batches()
+            table = pa.Table.from_batches(self.table.batches(self.layout.columns))
+            places = pa.array(self.joined.places, mask=self.joined.places < 0)
+            taken = table.unify_dictionaries().combine_chunks().take(places).to_batches()
             batches = chain.from_iterable(cut(each, _TAKEN_ROWS) for each in taken)
         row = 1
         for batch in batches:
             yield self.layout.read(batch.columns, self.expected, row)
             row += batch.num_rows
+
+
+def check_order(given: Predictions, owner: str, columns: Sequence[str], rows: InBatches) -> None:
+    """Refuse the ids of a set in another order, where nobody has named their column."""
+    for name in given.table.columns:
+        if name not in columns or name in given.layout.columns:
+            continue
+        here, there = (each.batches([name]) for each in (given.table, rows))
+        if is_shuffled((each.column(0) for each in here), (each.column(0) for each in there)):
+            ways = f"give {owner} with --id {name}, or rely on the order of the rows (--no-ids)"
+            line = f"column {excerpt(name)} has the rows of {owner} in another order"
+            raise InvalidInput(f"{given.table.name}: {line}: {ways}")
+
+
+def meant(values: NDArray[Any], expected: Expected) -> list[Any]:
+    """Return what was read by the names of its classes; None for a missing prediction."""
+    found: list[Any] = values.tolist()
+    if expected.loss.output is Output.PROBABILITIES:
+        classes = expected.class_list.values
+        return [dict(zip(map(str, classes), row, strict=True)) for row in found]
+    if expected.loss.output not in (Output.CLASS, Output.RANKED):
+        return found
+    # Rows without a prediction, which count as wrong, have a code of no class.
+    names = dict(enumerate(expected.class_list.values))
+    if expected.loss.output is Output.CLASS:
+        return [names.get(code) for code in found]
+    return [[names.get(code) for code in row] for row in found]
 
 
 def check_same_width(test: Predictions, validation: Predictions) -> None:
@@ -233,9 +323,12 @@ def _layout(
     output, wanted = expected.loss.output, f"a column named {named[0]}"
     if output is Output.RANKED:
         ranked = tuple(f"prediction_{place}" for place in range(1, expected.loss.ranks + 1))
+        wanted += f" or prediction_1 to prediction_{expected.loss.ranks}"
+        if "prediction_0" in names:
+            line = f"prediction_0 given, {wanted} needed"
+            raise InvalidInput(f"{line}: the best guess is prediction_1")
         if set(ranked) <= set(names):
             return ReadColumns(ranked, ids, wrong)
-        wanted += f" or prediction_1 to prediction_{expected.loss.ranks}"
     if output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
         for form in ("probability_{}", "{}"):  # the second as in submissions to Kaggle
             scores = tuple(form.format(value) for value in expected.class_list.values)
@@ -285,7 +378,6 @@ def _ids(table: Table, layout: ReadColumns) -> Iterator[Any]:
 
 
 def _reordered(kept: NDArray[Any], joined: Joined, wrong: Wrong | None) -> NDArray[Any]:
-    """Bring predictions in the order of a file into the order of its set."""
     places = joined.places
     if places is None:
         return kept
@@ -339,9 +431,3 @@ def _canonical(values: NDArray[Any]) -> bytes:
     order = OrderDigest()
     order.update(texts)
     return f"t{values.shape[1:]}{order.hexdigest()}".encode()
-
-
-def _concatenated(pieces: list[NDArray[Any]], expected: Expected) -> NDArray[Any]:
-    if pieces:
-        return np.concatenate(pieces)
-    return np.empty((0, *(expected.shape or ())), expected.dtype)

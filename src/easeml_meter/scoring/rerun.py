@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.losses import Loss, Output
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.source import excerpt
 
 HIDDEN_RUNS = 7
 """Second runs on hidden rows: a program that guesses one bit right each time passes 1 in 128."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.forms import ColumnForm
+from easeml_meter.scoring.columns import ColumnForm
 from easeml_meter.scoring.losses import Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import checked_answers
@@ -35,8 +35,8 @@ from easeml_meter.scoring.score import MapFunction, Score, total_loss, unscorabl
 from easeml_meter.scoring.silence import silence
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.tables.opening import open_table
+from easeml_meter.tables.source import excerpt, some
 from easeml_meter.tables.table import FileTable, Table
-from easeml_meter.tables.wording import excerpt, some
 
 SHARD_ROWS = 1 << 20
 
@@ -316,7 +316,6 @@ class ShardTask:
     def _predict(
         self, inputs: Iterable[pa.RecordBatch], limits: Limits
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Run the model."""
         source = self.source
         batches = self.predictor.predict(source.inputs, inputs, limits, hidden=source.hidden)
         try:
@@ -326,7 +325,6 @@ class ShardTask:
                 close()
 
     def _scored(self, batches: Iterable[pa.RecordBatch], labels: Iterator[Any]) -> Any:
-        """Sum up the losses of answers."""
         expected, row = self.source.expected, self.first_row
         total = expected.loss.nothing
         waiting: Any = np.empty(0)

@@ -16,6 +16,7 @@ import fcntl
 import json
 import math
 import os
+import platform
 import select
 import shutil
 import signal
@@ -26,7 +27,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from easeml_meter.errors import InvalidInput
@@ -78,7 +78,7 @@ exec "$@"
 
 def missing() -> str | None:
     """Say in one line what this machine lacks for running submitted commands, if anything."""
-    if sys.platform != "linux" or not seccomp.known_machine():
+    if sys.platform != "linux" or platform.machine() not in seccomp.MACHINES:
         return "submitted commands are run on Linux only, on x86_64 or aarch64"
     tools = {"bwrap": "bubblewrap", "choom": "util-linux", "prlimit": "util-linux"}
     if os.geteuid() == 0:
@@ -140,12 +140,7 @@ class Run:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
         self._close()
 

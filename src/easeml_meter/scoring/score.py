@@ -1,4 +1,4 @@
-"""The mean loss of predictions on labels that come row group by row group.
+"""The loss of predictions on labels that come row group by row group; two models compared there.
 
 Each row group is a task of its own that gives a whole number, the exact sum of its losses. Whole
 numbers add up to the same in any order, so a process pool, a cluster and a plain loop agree to the
@@ -9,7 +9,7 @@ while it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
@@ -17,14 +17,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from easeml_meter.conditions import Comparison
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.forms import ColumnForm
+from easeml_meter.scoring.columns import ColumnForm
 from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
+from easeml_meter.scoring.predictions import Content
 from easeml_meter.scoring.silence import silence
-from easeml_meter.tables.clusters import LARGEST, Clusters
-from easeml_meter.tables.strata import Strata
+from easeml_meter.tables.groups import LARGEST, Clusters, Strata
 
 _SLICE_ROWS = min(1 << 17, MOST_ROWS)
 _SLICE_VALUES = 1 << 20
@@ -241,3 +242,86 @@ def score(
     if count != expected.rows:
         raise ValueError(f"{count} labels for {expected.rows} predictions")
     return found
+
+
+def compare(new: Content, old: Content, label_groups: Iterable[Any]) -> Comparison:
+    """Compare two models by a loss of 0 or 1, row group by row group."""
+    groups = list(label_groups)
+    sizes = [len(group) for group in groups]
+    found: Comparison | None = None
+    # Whatever goes wrong depends on labels, so it is not said, also not as the cause of an error.
+    with suppress(Exception, SystemExit), silence():
+        found = sum(_compared(new, old, groups, sizes), Comparison())
+    if found is None:
+        raise unscorable()
+    return found
+
+
+def differing(new: Content, old: Content) -> NDArray[np.bool_]:
+    """Return on which rows two models predict different things."""
+    (ours,), (theirs,) = new.batches([new.rows]), old.batches([old.rows])
+    unlike = ours != theirs
+    return np.asarray(unlike if unlike.ndim == 1 else unlike.any(axis=1), bool)
+
+
+def compare_known(new: Content, old: Content, places: NDArray[np.int64], labels: Any) -> Comparison:
+    """Compare two models where the labels of some rows are known, those of `places`.
+
+    Rows without one count as if both were right or both wrong: where they predict the same, so it
+    is. If they differ on more rows than have labels, that is for the caller to see.
+    """
+    found: Comparison | None = None
+    with suppress(Exception, SystemExit), silence():
+        expected = new.expected
+        codes = read_labels(labels, expected.loss, expected.classes, form=expected.form)
+        (ours,), (theirs,) = new.batches([new.rows]), old.batches([old.rows])
+        both = ours[places], theirs[places]
+        wrong, before = (np.asarray(expected.loss(each, codes), bool) for each in both)
+        found = Comparison(
+            rows=new.rows,
+            gained=int(np.count_nonzero(before & ~wrong)),
+            lost=int(np.count_nonzero(wrong & ~before)),
+            differing=int(np.count_nonzero(differing(new, old))),
+        )
+    if found is None:
+        raise unscorable()
+    return found
+
+
+def losses_of(predictions: Content, label_groups: Iterable[Any]) -> NDArray[np.float64]:
+    """Return the loss of every example: for a test set that is released, and no other."""
+    groups, expected = list(label_groups), predictions.expected
+    found: list[NDArray[np.float64]] = []
+    with suppress(Exception, SystemExit), silence():
+        batches = predictions.batches([len(group) for group in groups])
+        for group, values in zip(groups, batches, strict=True):
+            labels = read_labels(group, expected.loss, expected.classes, form=expected.form)
+            found.append(np.asarray(expected.loss(values, labels), np.float64))
+    if len(found) != len(groups):
+        raise unscorable()
+    return np.concatenate([*found, np.empty(0)])
+
+
+def _compared(
+    new: Content, old: Content, groups: list[Any], sizes: list[int]
+) -> Iterator[Comparison]:
+    expected, first = new.expected, 1
+    for group, ours, theirs in zip(groups, new.batches(sizes), old.batches(sizes), strict=True):
+        labels = read_labels(
+            group,
+            expected.loss,
+            expected.classes,
+            form=expected.form,
+            first_row=first,
+            known_only=False,
+            secret=True,
+        )
+        wrong, before = (np.asarray(expected.loss(each, labels), bool) for each in (ours, theirs))
+        unlike = ours != theirs
+        yield Comparison(
+            rows=len(labels),
+            gained=int(np.count_nonzero(before & ~wrong)),
+            lost=int(np.count_nonzero(wrong & ~before)),
+            differing=int(np.count_nonzero(unlike if unlike.ndim == 1 else unlike.any(axis=1))),
+        )
+        first += len(labels)

@@ -49,6 +49,7 @@ _CALLS = {
     "semget": (64, 190),
     "setns": (308, 268),
     "shmget": (29, 194),
+    "sysinfo": (99, 179),  # the host's load, memory and processes
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
@@ -63,7 +64,7 @@ _SETSOCKOPT = (54, 208)
 _SEND_BUFFERS = (7, 32)
 """What setsockopt may not do: let a socket hold more memory of the kernel than by default."""
 
-_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Which number of each call, and what the kernel calls the machine."""
 _X32 = 0x40000000
 """From here on the same calls have other numbers, on x86_64."""
@@ -73,14 +74,9 @@ _ALLOW, _EPERM, _KILL = 0x7FFF0000, 0x00050001, 0x80000000
 _NUMBER, _MACHINE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32  # offsets in struct seccomp_data
 
 
-def known_machine() -> bool:
-    """Whether there is a filter for this machine."""
-    return platform.machine() in _MACHINES
-
-
 def program() -> bytes:
     """Return the filter, in the kernel's classic BPF."""
-    column, machine = _MACHINES[platform.machine()]
+    column, machine = MACHINES[platform.machine()]
     denied = sorted({numbers[column] for numbers in _CALLS.values()})
     # Each jump names how many instructions it skips, counted from the end: there stand allow,
     # refuse and kill.

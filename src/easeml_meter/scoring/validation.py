@@ -11,22 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.classes import Classes, WrongType
-from easeml_meter.scoring.forms import ColumnForm, form_of
+from easeml_meter.scoring.classes import Classes, WrongType, folded
+from easeml_meter.scoring.columns import ColumnForm, form_of
 from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, Score, score
 from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.strata import stratum_weights
-from easeml_meter.tables.clusters import Clusters
-from easeml_meter.tables.limits import TableLimits
+from easeml_meter.tables.groups import Clusters, StrataNamed
 from easeml_meter.tables.opening import open_raw
-from easeml_meter.tables.source import Given
+from easeml_meter.tables.source import Given, TableLimits, about, excerpt
 from easeml_meter.tables.spelling import is_text
-from easeml_meter.tables.strata import StrataNamed
 from easeml_meter.tables.table import FileTable
-from easeml_meter.tables.wording import about, excerpt
 
 
 @dataclass(frozen=True)
@@ -188,8 +185,19 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
         row += len(column)
     if not found:
         raise InvalidInput("no rows given, one per example needed")
+    _refuse_alike(sorted(each for each in found if isinstance(each, str)))
     classes = Classes.of(found)
     return Classes(tuple(sorted(classes.values)), declared=False)  # type: ignore[arg-type]
+
+
+def _refuse_alike(names: list[str]) -> None:
+    """Refuse classes that are one, as a rule, unless meter.toml says that they are not."""
+    first: dict[str, str] = {}
+    for name in names:
+        if first.setdefault(folded(name), name) is not name:
+            both = f"{excerpt(first[folded(name)], 40)} and {excerpt(name, 40)}"
+            line = f"classes that differ by case or space alone: {both}"
+            raise InvalidInput(f"{line}: write both alike, or list them in meter.toml (classes)")
 
 
 def may_be_classes(kind: pa.DataType) -> bool:

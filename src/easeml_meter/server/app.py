@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 
 from easeml_meter.server import errors, metrics, web
@@ -45,6 +46,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.labeling = Apart()
     app.state.submitting = Apart(_SUBMITTED_AT_ONCE)
     app.state.providing = Apart()
+    app.state.planning = CapacityLimiter(2)
     app.state.provider = provider_of(settings)
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()

@@ -53,11 +53,7 @@ class FindCaller(SecurityBase):
 
 
 def token_of(request: Request) -> str:
-    """Return the token that a request was made with.
-
-    Raises:
-        Unauthenticated: there is none.
-    """
+    """Return the token that a request was made with."""
     scheme, token = get_authorization_scheme_param(request.headers.get("Authorization"))
     if scheme.lower() != "bearer" or not token:
         raise Unauthenticated("no token was given: send one as Authorization: Bearer")
@@ -77,11 +73,7 @@ CallerHere = Annotated[Caller, Depends(find_caller)]
 
 
 def actor_at(site: Site, caller: Caller, meter: str, tenant: int | None = None) -> Actor:
-    """Return the caller as an actor at a meter.
-
-    Raises:
-        NotFound: there is no such meter, or the caller has no seat there.
-    """
+    """Return the caller as an actor at a meter."""
     actor = caller.at(meter, tenant)
     if actor.may(Permission.MANAGE):  # they have a seat at whatever is named, meter or not
         site.require_meter(meter)

@@ -33,7 +33,7 @@ from easeml_meter.errors import (
     TooLarge,
     TooMany,
 )
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.source import excerpt
 
 _LOG = logging.getLogger(__name__)
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import ipaddress
+import os
+import pickle
 import threading
 import time
+import traceback
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import IO, Annotated, TypeVar, cast
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, create_task_group, to_thread
 from fastapi import Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
@@ -18,10 +23,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from easeml_meter.core.buckets import one_taken
-from easeml_meter.errors import TooMany
+from easeml_meter.errors import InvalidInput, MeterError, TooMany
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.guesses import count_sign_in
+from easeml_meter.tables import apart
 
 SMALL_BODY = 1 << 20
 """Most bytes of a body that a route does not read by itself."""
@@ -32,6 +38,8 @@ USER = "meter.user"
 _BUCKETS = 10_000
 """Names that are remembered before the full buckets among them are forgotten: anybody can come from
 a new address, and memory must not grow with them."""
+PLAN_SECONDS, _PLAN_MEMORY = 0.5, 256 << 20
+"""Processor time and bytes that one plan may take."""
 MOST_WAITS = 50
 """Requests of one user that wait for a model at the same time, and streams of events."""
 
@@ -51,11 +59,7 @@ class Buckets:
         self._lock = threading.Lock()
 
     def take(self, name: str) -> None:
-        """Count one request; with a rate of 0 nothing is counted.
-
-        Raises:
-            TooMany: the bucket is empty.
-        """
+        """Count one request; with a rate of 0 nothing is counted."""
         if self._rate <= 0:
             return
         now = self._clock()
@@ -80,11 +84,7 @@ class HeldBytes:
         self._of: Counter[str] = Counter()
 
     def take(self, name: str, count: int) -> None:
-        """Count bytes for a user or address.
-
-        Raises:
-            HTTPException: 429, they hold too many; 503, all together do.
-        """
+        """Count bytes for a user or address."""
         # An HTTP error, as what reads a body takes every other one for a fault of the body's.
         if self._of[name] and self._of[name] + count > self._most_of_one:
             raise HTTPException(429, "too many bytes of yours are under way: wait for an answer")
@@ -94,9 +94,7 @@ class HeldBytes:
 
     def give_back(self, name: str, count: int) -> None:
         """Stop counting bytes."""
-        self._of[name] -= count
-        if not self._of[name]:
-            del self._of[name]
+        self._of -= Counter({name: count})  # which forgets a name without any
 
 
 class Body:
@@ -114,9 +112,6 @@ class Body:
         """Count bytes that arrived, or the announced length where the route knows the user.
 
         If a stranger's announcement counted, it could leave nothing to the others.
-
-        Raises:
-            HTTPException: there are too many, or would be.
         """
         self._arrived += count
         largest = self._scope.get(LARGEST)
@@ -156,20 +151,14 @@ class Waits:
 
     @contextmanager
     def counted(self, user: str) -> Iterator[None]:
-        """Count one for as long as it lasts.
-
-        Raises:
-            TooMany: the user has as many as anybody may have.
-        """
+        """Count one for as long as it lasts."""
         if self.full(user):
             raise TooMany(f"{MOST_WAITS} requests of yours wait already: end one of them")
         self._of[user] += 1
         try:
             yield
         finally:
-            self._of[user] -= 1
-            if not self._of[user]:
-                del self._of[user]
+            self._of -= Counter({user: 1})  # which forgets a name without any
 
 
 class Apart:
@@ -181,6 +170,48 @@ class Apart:
     async def __call__(self, work: Callable[[], Result]) -> Result:
         """Return the result of `work`, when it has had its turn."""
         return await to_thread.run_sync(work, limiter=self._turns)
+
+
+async def planned(request: Request, work: Callable[..., Result], *given: object) -> Result:
+    """Have a stranger's plan made by a child that has half a second, and ends with its client."""
+    reader, said = asyncio.StreamReader(), b""
+    async with request.app.state.planning, create_task_group() as both:
+        both.start_soon(_until_left, request, both.cancel_scope)
+        with apart.forked(_plan, work, given, memory=_PLAN_MEMORY, seconds=PLAN_SECONDS) as stream:
+            loop, protocol = asyncio.get_running_loop(), asyncio.StreamReaderProtocol(reader)
+            with closing((await loop.connect_read_pipe(lambda: protocol, stream))[0]):
+                said = await reader.read()
+        both.cancel_scope.cancel()
+    if not said:  # it was ended
+        raise InvalidInput(
+            f"plan: more than {PLAN_SECONDS} s of work for this server: ask for fewer teams, bands "
+            "or steps, or plan on your own machine (meter plan)"
+        )
+    found = pickle.loads(said)  # noqa: S301 - from code of ours that was given text
+    if isinstance(found, Exception):
+        raise found
+    return cast("Result", found)
+
+
+def _plan(stream: IO[bytes], work: Callable[..., object], given: Sequence[object]) -> None:
+    # The kernel's default for this signal, sent when nobody is left who reads, ends the process.
+    fcntl.fcntl(stream, fcntl.F_SETOWN, os.getpid())
+    flags = fcntl.fcntl(stream, fcntl.F_GETFL)
+    fcntl.fcntl(stream, fcntl.F_SETFL, flags | os.O_ASYNC)
+    try:
+        found = work(*given)
+    except MeterError as error:
+        found = error
+    except Exception as error:
+        found = RuntimeError("the planner failed:\n" + "".join(traceback.format_exception(error)))
+    fcntl.fcntl(stream, fcntl.F_SETFL, flags)
+    pickle.dump(found, stream)
+
+
+async def _until_left(request: Request, scope: CancelScope) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 class RateLimits:

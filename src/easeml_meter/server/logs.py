@@ -5,10 +5,13 @@ How long a request took is in here and in `metrics`: developers can reach neithe
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import sys
 import traceback
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ class JsonLines(logging.Formatter):
     """Write a record as JSON.
 
     Texts of errors are left out, and so is what other libraries fill into their messages: it may
-    hold what was read from a request or a test set.
+    hold what was read from a request or a test set. Numbers, and codes of errors, hold none of it.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -32,7 +35,7 @@ class JsonLines(logging.Formatter):
         line: dict[str, Any] = {
             "time": stamp(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
-            "event": record.getMessage() if own else str(record.msg).split("\n", 1)[0],
+            "event": record.getMessage() if own else _filled(record),
         }
         if not own:
             line["logger"] = record.name
@@ -44,11 +47,49 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class _Said(str):
+    """A word that stands for itself, also where a message asks for it in quotation marks."""
+
+    __repr__ = str.__str__
+
+
+def _filled(record: logging.LogRecord) -> str:
+    """Fill in what is safe of another library's message."""
+    given = record.args if isinstance(record.args, tuple) else ()
+    template = str(record.msg).split("\n", 1)[0]
+    with suppress(TypeError, ValueError):  # another number of them, or other kinds
+        return template % tuple(map(_safe, given))
+    return template
+
+
+def _safe(value: object) -> object:
+    if isinstance(value, BaseException):
+        return _Said(" ".join([type(value).__name__, *code_of(value)]))
+    return value if isinstance(value, int | float) else _Said("(hidden)")
+
+
+def code_of(error: BaseException | None) -> list[str]:
+    """Return the code of what lies behind an error: PostgreSQL's, or that of the system."""
+    while error is not None:
+        if found := getattr(error, "sqlstate", None) or errno.errorcode.get(
+            getattr(error, "errno", None) or 0
+        ):
+            return [str(found)]
+        # The library of PostgreSQL gives the system's words alone.
+        said = str(error) if type(error).__module__.startswith("psycopg") else ""
+        for number, name in errno.errorcode.items():
+            if said and os.strerror(number) in said:
+                return [name]
+        error = error.__cause__ or getattr(error, "orig", None) or error.__context__
+    return []
+
+
 def described(error: BaseException) -> dict[str, Any]:
-    """Return the kind of an error and where it arose, never its text."""
+    """Return the kind of an error, its code and where it arose, never its text."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in frames[-8:]]
-    return {"error": type(error).__name__, "where": places}
+    codes = {"code": code} if (code := "".join(code_of(error))) else {}
+    return {"error": type(error).__name__, **codes, "where": places}
 
 
 def configure(level: str) -> None:

@@ -19,6 +19,7 @@ from prometheus_client import (
     Gauge,
     Histogram,
     Metric,
+    ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
@@ -64,6 +65,8 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._timed,
         )
+        # Memory and processor time tell of what others do, as latencies do.
+        ProcessCollector(registry=self._timed)
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer, and how long it took."""
@@ -78,9 +81,6 @@ class Metrics:
         """Return all counts as text; those of submissions are read from the books.
 
         Without `timed`, how long requests took and models waited is left out.
-
-        Raises:
-            Denied: the actor does not manage the site.
         """
         found = totals(actor, site)
         books = CollectorRegistry()
@@ -102,9 +102,7 @@ class _Books(Collector):
     def collect(self) -> Iterator[Metric]:
         """Give every number as a metric."""
         found = self.found
-        yield _by_state(
-            "meter_submissions", "Submissions in the queue's books, by state.", found.submissions
-        )
+        yield _by_state("meter_submissions", "Models handed in, by state.", found.submissions)
         oldest = {state: round(seconds) for state, seconds in found.oldest.items()}
         yield _by_state(
             "meter_oldest_submission_seconds", "Since when the oldest one waits.", oldest
@@ -118,6 +116,7 @@ class _Books(Collector):
             ),
             ("meter_label_requests", "Test sets that labels are needed for.", found.requests),
             ("meter_label_requests_overdue", "Those whose deadline is over.", found.overdue),
+            ("meter_workers", "Those that run models, seen in 5 minutes.", found.workers),
         )
         for name, text, value in single:
             yield GaugeMetricFamily(name, text, value)

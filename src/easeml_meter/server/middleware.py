@@ -70,7 +70,6 @@ class Frame:
             REQUEST.reset(known)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
-        """Answer a request, whatever happens."""
         started = time.perf_counter()
         status = 0
         body = Body(scope, self._held)

@@ -68,11 +68,7 @@ class Begun:
 
 
 def provider_of(settings: Settings) -> Provider | None:
-    """Return the provider that the settings name; None: there is none.
-
-    Raises:
-        MeterError: the package for it is not installed.
-    """
+    """Return the provider that the settings name; None: there is none."""
     if not settings.oidc_issuer:
         return None
     try:
@@ -116,11 +112,7 @@ class Provider:
         return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
 
     def person(self, begun: Begun, query: dict[str, str]) -> Person:
-        """Return who signed in, by the parameters that their browser brought back.
-
-        Raises:
-            Unauthenticated: nobody that the provider vouches for.
-        """
+        """Return who signed in, by the parameters that their browser brought back."""
         try:
             self._check_response(begun, query)
             claims = self._claims(self._id_token(begun, query["code"]))
@@ -172,7 +164,6 @@ class Provider:
         return token
 
     def _claims(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token that the provider signed."""
         from joserfc import jwt
         from joserfc.errors import JoseError
 
@@ -219,8 +210,8 @@ class Provider:
         name = next(each for each in names if isinstance(each, str) and each.strip())
         groups = claims.get(self._groups)
         listed = groups if isinstance(groups, list) else [groups]
-        # An address that the provider has not verified may be anybody's.
-        email = claims.get("email") if claims.get("email_verified") is not False else None
+        # An address that the provider does not call verified may be anybody's.
+        email = claims.get("email") if claims.get("email_verified") is True else None
         return Person(
             issuer=self.issuer,
             subject=claims["sub"],

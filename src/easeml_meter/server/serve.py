@@ -7,6 +7,7 @@ may read differently is refused. Crowds and slow bodies are the proxy's (deploy/
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import re
@@ -14,11 +15,12 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 import h11
+import pyarrow as pa
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -52,6 +54,9 @@ _LOG = logging.getLogger(__name__)
 _HOUR = 3600.0
 _OFTEN = 2.0
 """Seconds between two looks at the books for messages to send."""
+_MMAP_THRESHOLD = -3
+"""The parameter of that name of mallopt(3)."""
+_LARGE = 1 << 20
 _AT_ONCE = 4
 """Messages that are sent at the same time, where the database lets several be under way."""
 
@@ -81,17 +86,33 @@ def open_site(settings: Settings) -> Site:
         raise unusable(settings.folder, error) from error
 
 
-def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: bool = False) -> None:
+def run(
+    settings: Settings,
+    tell: Callable[[str], None],
+    *,
+    new_admin_token: bool = False,
+    new_site: bool = False,
+) -> None:
     """Serve until a signal asks to stop.
 
     `tell` gets the address and, when no admin could sign in otherwise, an admin's token. That is
-    said once and never logged.
+    said once and never logged. `new_site`: an empty database beside files of meters is meant.
     """
     logs.configure(settings.log_level)
     apart.start()  # before there is a key, a database or a thread
+    give_memory_back()
     sender = _sender(settings)  # wrong settings are told now, not when the first mail is due
     with _in_use(settings):
-        _serve(settings, sender, tell, new_admin_token=new_admin_token)
+        _serve(settings, sender, tell, new_admin_token=new_admin_token, new_site=new_site)
+
+
+def give_memory_back() -> None:
+    """Have what a large request took given back when it ends, and not kept for the next one."""
+    # Arrow's own allocator keeps what its threads have freed, and a server has many.
+    pa.set_memory_pool(pa.system_memory_pool())
+    with suppress(OSError, AttributeError):  # not the C library of GNU
+        # The largest block that is kept grows with each that is freed, unless it is said.
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE)
 
 
 @contextmanager
@@ -111,11 +132,12 @@ def _serve(
     tell: Callable[[str], None],
     *,
     new_admin_token: bool,
+    new_site: bool,
 ) -> None:
     clear_runs()  # what a server that was killed left of the models that it ran
     site = open_site(settings)
     try:
-        worker.prepare(site)
+        worker.prepare(site, new_site=new_site)
         app = create_app(site, settings)
         config = _config(app, settings)
         with _listen(settings) as listening, _background(app, sender):

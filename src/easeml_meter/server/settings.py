@@ -29,7 +29,7 @@ from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.sandbox import check_out_of_sight
 from easeml_meter.service.place import Room
-from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
+from easeml_meter.tables.source import USUAL_LIMITS, TableLimits
 
 ENVIRONMENT = "METER_SERVER_"
 Level = Literal["debug", "info", "warning", "error"]
@@ -106,7 +106,7 @@ class Settings(BaseSettings):
     model_minutes: int = Field(default=10, ge=1, le=1440)
     """Longest run of a model on the validation set, in minutes."""
     executor: str = "inline"
-    """Where models run on hidden rows: inline, processes[:N] or dask:tcp://HOST:PORT."""
+    """Where models run on hidden rows: inline, processes[:N] or dask:tls://HOST:PORT."""
     log_level: Level = "info"
     """Minimum log level: debug, info, warning, error."""
     shutdown_seconds: int = Field(default=30, ge=1)

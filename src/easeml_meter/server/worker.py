@@ -33,13 +33,13 @@ _NEEDED = (
 )
 
 
-def prepare(site: Site) -> None:
+def prepare(site: Site, *, new_site: bool = False) -> None:
     """Leave a note of the server's key beside its files, for workers to compare theirs with.
 
     Raises:
-        MeterError: the key is another one, or the files are away: nothing is noted then.
+        MeterError: the key is another one, or files or books are away: nothing is noted then.
     """
-    check_mounted(SYSTEM, site)
+    check_mounted(SYSTEM, site, new=new_site)
     if not site.files.exists(RECIPIENT):
         site.files.put(RECIPIENT, f"{site.identity.recipient}\n".encode())
     check_key(site)

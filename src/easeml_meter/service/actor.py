@@ -131,9 +131,6 @@ class Actor:
         """Return this actor with the seats that allow the first of these permissions.
 
         Its tenant is then the one it acts for.
-
-        Raises:
-            Denied: no seat allows any of them, or not for the tenant asked for.
         """
         for permission in permissions:
             able = tuple(seat for seat in self.seats if allowed(seat[0], permission))
@@ -214,11 +211,7 @@ def needs(*permissions: Permission) -> Callable[[UseCase], UseCase]:
 
 
 def permit(actor: Actor, use_case: Callable[..., Any]) -> None:
-    """Check what a use case needs without running it.
-
-    Raises:
-        Denied: the actor may not run it.
-    """
+    """Check what a use case needs without running it."""
     actor.granted(*use_case.needs)  # type: ignore[attr-defined]
 
 

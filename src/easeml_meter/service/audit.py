@@ -55,12 +55,12 @@ def verify(actor: Actor, space: Workspace) -> Audit:
     problems += _wrong_draws(state, entered, links)
     problems += _unknown_answers(journals, state.generations, entered)
     listed = {each for link in links for each in _answers_in(link)}
-    problems += restorations(links)
+    problems += _put_back(links)
     if unlisted := told - listed:
         problems.append(f"{len(unlisted)} answers were entered without an audit link")
     if unentered := listed - told:
         problems.append(f"{len(unentered)} audited answers are missing from the books")
-    return Audit(_readable(actor, links), tuple(problems))
+    return Audit(_readable(actor, links), tuple(problems), tuple(_restorations(links)))
 
 
 def _entered(books: Books, state: MeterState) -> dict[Told, Entry]:
@@ -230,21 +230,36 @@ def _unknown_answers(
             )
 
 
-def restorations(links: Iterable[AuditLink]) -> Iterator[str]:
-    """Yield what a restore or an older copy of the books left unknown."""
+def _put_back(links: Iterable[AuditLink]) -> Iterator[str]:
+    """Yield where an older copy of the books took their place, and no restore says so."""
     for link in links:
-        if link.event == Event.BOOKS_BEHIND:
+        if link.event == Event.BOOKS_BEHIND and not link.details.get("restoring"):
             count = len(link.details["tenant_and_step"])
             yield f"{link.at}: {count} answers were missing and came from the journal"
-        elif link.event == Event.RESTORED and not link.details.get("witnessed"):
-            yield (
-                f"{link.at}: restored from a backup of {link.details.get('backup_at')} with no "
-                "journal to compare with: answers given in between are unknown"
+
+
+def _restorations(links: Iterable[AuditLink]) -> Iterator[str]:
+    """Yield when the books came from a backup; of a meter without answers nothing is to be said."""
+    back = 0
+    for link in links:
+        details = link.details
+        if link.event == Event.BOOKS_BEHIND and details.get("restoring"):
+            back += len(details["tenant_and_step"])
+        elif link.event == Event.RESTORED:
+            at, made = (
+                str(each)[:16].replace("T", " ") for each in (link.at, details["backup_at"])
             )
+            said = "no answer is missing"
+            if not details["witnessed"]:
+                said = "no journal was here: answers given in between are unknown"
+            elif back:
+                said = f"{back} answer{'s' * (back > 1)} came back from the journal"
+            if details["answers_now"] or not details["witnessed"]:
+                yield f"restored on {at} from the backup of {made}; {said}"
+            back = 0
 
 
 def _answers_in(link: AuditLink) -> list[Told]:
-    """List the answers that a link records."""
     details = link.details
     if link.event == Event.TOLD:
         return [(details["generation"], details["tenant"], details["step"])]
@@ -254,7 +269,6 @@ def _answers_in(link: AuditLink) -> list[Told]:
 
 
 def _readable(actor: Actor, links: list[AuditLink]) -> tuple[AuditLink, ...]:
-    """Leave out what the actor may not read."""
     if any(role in (Role.LABELER, Role.OWNER) for role, _ in actor.seats):
         return tuple(links)
     own = {tenant for role, tenant in actor.seats if role is Role.DEVELOPER}
@@ -298,6 +312,7 @@ _SAID: dict[str, dict[str, type]] = {
     Event.TOLD: {"generation": int, "tenant": int, "step": int},
     **{each: {"generation": int, "tenant": int, "step": int} for each in _PROMOTIONS},
     Event.BOOKS_BEHIND: {"generation": int, "tenant_and_step": list},
+    Event.RESTORED: {"backup_at": str, "answers_now": int, "witnessed": bool},
     **{each: {"giver": int, "receiver": int} for each in _HAND_OVERS},
 }
 """What the audit reads of the links of each event."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator
@@ -41,7 +42,7 @@ from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import LINES, SUFFIX, entries_in
 from easeml_meter.storage.store import Store
-from easeml_meter.tables.files import file_digest
+from easeml_meter.tables.source import file_digest
 from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.keys import Identity, check_wrapped, signing_key
 from easeml_meter.version import __version__
@@ -203,7 +204,6 @@ class _Writer:
             self.write(name, cast(IO[bytes], spooled))
 
     def write(self, name: str, source: IO[bytes]) -> None:
-        """Write a member."""
         member = tarfile.TarInfo(name)
         # It may be the key: nobody else may read what is extracted.
         member.mode, member.size = 0o600, source.seek(0, os.SEEK_END)
@@ -221,7 +221,6 @@ class _Digested:
         self.sha256 = hashlib.sha256()
 
     def read(self, size: int) -> bytes:
-        """Read a piece."""
         piece = self._source.read(size)
         self.sha256.update(piece)
         return piece
@@ -259,12 +258,7 @@ class Backup:
     @classmethod
     @contextmanager
     def open(cls, path: Path) -> Iterator[Backup]:
-        """Open a backup and read its manifest.
-
-        Raises:
-            InvalidInput: it is another kind of file.
-            MeterError: it is damaged.
-        """
+        """Open a backup and read its manifest."""
         try:
             with tarfile.open(path, "r:") as opened:
                 yield cls(opened, path)
@@ -316,7 +310,6 @@ class Backup:
             )
 
     def _digest(self, name: str) -> str:
-        """Return the SHA-256 of a member."""
         with self.member(name) as source:
             return hashlib.file_digest(source, "sha256").hexdigest()
 
@@ -463,17 +456,30 @@ def _check_plain(space: Workspace, digest: str, name: str) -> str | None:
     return None if found == digest else f"{name} is damaged: it has another SHA-256"
 
 
+def meters_among(files: Files) -> int:
+    """Count the meters that have files there, whatever the books say."""
+    return sum(files.size(f"meters/{each}") > 0 for each in files.folders("meters", math.inf))
+
+
 @needs(Permission.OPERATE)
-def check_mounted(_: Actor, site: Site) -> None:
-    """Refuse to work beside a folder that has nothing of what the books name.
+def check_mounted(_: Actor, site: Site, *, new: bool = False) -> None:
+    """Refuse to work beside a folder that has nothing of what the books name, or the reverse.
 
     All versions wrote test sets and validation sets before the books named them. One that is there
-    is enough: if some are lost, the other meters go on.
+    is enough: if some are lost, the other meters go on. `new`: that the books are empty is meant.
 
     Raises:
-        MeterError: none is there; a share is not mounted, or the setting names another place.
+        MeterError: none is there; a share is not mounted, or the setting names another place. Or
+            the books are those of a site that was never used, and the files are not.
     """
     with site.reading() as books:
+        if not new and not books.meters.all() and not books.users.all():
+            if many := meters_among(site.files):
+                raise MeterError(
+                    f"{site.files.location('').rstrip('/')}: the files hold {many:,} meters, and "
+                    "the database has none: bring it back with meter restore, or say --new-site"
+                )
+            return
         named = (
             f"meters/{row.id}/{name}"
             for row in books.meters.all()

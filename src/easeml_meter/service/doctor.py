@@ -13,19 +13,20 @@ import os
 import pwd
 import secrets
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from easeml_meter.core.doctor import Finding, Verdict, ok
+from easeml_meter.core.doctor import SILENT, Finding, Verdict, ok
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import stamp
 from easeml_meter.core.submissions import FINAL, WAITS, SubmissionState
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import RECIPIENT, Room, Site
+from easeml_meter.service.backup import meters_among
+from easeml_meter.service.place import RECIPIENT, Room, Site, utc_now
 from easeml_meter.service.restore import verified_at
 from easeml_meter.storage.books.copies import SCHEMA
 from easeml_meter.storage.files import FolderFiles, open_files
@@ -60,15 +61,16 @@ def examine(_: Actor, installation: Installation) -> list[Finding]:
     """Check everything; return one finding for each check, always in the same order."""
     books = _books(installation.database)
     # What is wrong with the database is told once.
-    named: list[str] = []
+    named: list[str] | None = None
     with suppress(MeterError):
-        named = _named(installation.database) if books.verdict is not Verdict.FAIL else []
+        named = _named(installation.database) if books.verdict is not Verdict.FAIL else None
     return [
         _key(installation.key),
         _sandbox(),
         books,
         _disk(installation.room, FolderFiles(installation.folder).free()),
         _files(installation, named),
+        _workers(installation.database),
         _proxy(installation),
     ]
 
@@ -77,7 +79,8 @@ def examine(_: Actor, installation: Installation) -> list[Finding]:
 def readiness(_: Actor, site: Site, folder: Path) -> list[Finding]:
     """Check what costs next to nothing, for a load balancer that asks every few seconds."""
     free = [each for each in (site.files.free(), FolderFiles(folder).free()) if each is not None]
-    return [_opened(site.store, running=True), _disk(site.room, min(free))]
+    books = _opened(site.store, running=True)
+    return [books, _disk(site.room, min(free)), _seen(site.store)]
 
 
 def _key(path: Path) -> Finding:
@@ -123,7 +126,7 @@ def _books(url: str) -> Finding:
     try:
         store = Store.look(url)
     except MeterError as error:
-        return _unreachable(error)
+        return _unreachable(str(error))
     if store is None:
         remedy = "meter serve makes it at its first start"
         return Finding("database", Verdict.WARN, "there is none yet", remedy)
@@ -139,7 +142,8 @@ def _opened(store: Store, *, running: bool) -> Finding:
         with store.reading() as books:
             version = books.version()
     except MeterError as error:
-        return _unreachable(error)
+        # A server's answer may reach anybody: where its database is, the doctor says.
+        return _unreachable("it does not answer" if running else str(error))
     if version == SCHEMA:
         return ok("database", f"{store.dialect}, schema {version}")
     if version is None or version < SCHEMA:
@@ -153,9 +157,9 @@ def _opened(store: Store, *, running: bool) -> Finding:
     return Finding("database", verdict, said, "update easeml-meter on this machine")
 
 
-def _unreachable(error: MeterError) -> Finding:
+def _unreachable(said: str) -> Finding:
     remedy = "start it, or correct the setting database; the server can do nothing without it"
-    return Finding("database", Verdict.FAIL, str(error), remedy)
+    return Finding("database", Verdict.FAIL, said, remedy)
 
 
 def _disk(room: Room, free: int) -> Finding:
@@ -168,8 +172,10 @@ def _disk(room: Room, free: int) -> Finding:
     return ok("disk", said)
 
 
-def _named(url: str) -> list[str]:
+def _named(url: str) -> list[str] | None:
     """List what must be among the files: nothing yet, if no server has made a meter there.
+
+    None: it is not known.
 
     Of many sets only some, by name: it is the folder that gets lost, or a copy of it is old.
     """
@@ -179,7 +185,9 @@ def _named(url: str) -> list[str]:
     try:
         with store.reading() as books:
             # The tables of another version may be others; the check of the database says so.
-            if books.version() != SCHEMA or not books.meters.all():
+            if books.version() not in (None, SCHEMA):
+                return None
+            if books.version() is None or not books.meters.all():
                 return []
             sets = [*books.testsets.files(_NAMES), *books.validation.files(_NAMES)]
     finally:
@@ -187,7 +195,7 @@ def _named(url: str) -> list[str]:
     return [RECIPIENT, *(f"meters/{meter}/{name}" for meter, name in sets)]
 
 
-def _files(installation: Installation, named: list[str]) -> Finding:
+def _files(installation: Installation, named: list[str] | None) -> Finding:
     """Write, read and remove a file where sealed files are kept, and look for those in use."""
     place = installation.files
     kind = place.partition("://")[0] if "://" in place else "folder"
@@ -207,13 +215,18 @@ def _files(installation: Installation, named: list[str]) -> Finding:
         finally:
             files.remove(probe)
         noted = files.read(RECIPIENT).decode().strip() if files.exists(RECIPIENT) else None
-        missing = next((each for each in named if not files.exists(each)), None)
+        missing = next((each for each in named or () if not files.exists(each)), None)
+        lost = meters_among(files) if named == [] else 0
     except (MeterError, OSError) as error:
         remedy = "correct the setting files, or who may write there (for s3://, the AWS variables)"
         return Finding("files", Verdict.FAIL, str(error), remedy)
     if not same:
         remedy = "use a store where a file can be read as soon as it is written"
         return Finding("files", Verdict.FAIL, f"{kind}: other bytes came back", remedy)
+    if lost:
+        said = f"{kind}: the files hold {lost:,} meters, and the database has none"
+        remedy = "bring it back with meter restore, or start anew with meter serve --new-site"
+        return Finding("files", Verdict.FAIL, said, remedy)
     if missing is not None:
         said = f"{kind}: {missing} is not there, and the database has a meter that needs it"
         return Finding("files", Verdict.FAIL, said, _LOST)
@@ -268,6 +281,27 @@ def _same_key(path: Path, noted: str | None) -> Finding | None:
     return Finding("files", Verdict.FAIL, said, "put the server's own key in place")
 
 
+def _workers(url: str) -> Finding:
+    with suppress(MeterError):
+        if (store := Store.look(url)) is not None:
+            with closing(store):
+                return _seen(store)
+    return ok("workers", "none is needed without a database")
+
+
+def _seen(store: Store) -> Finding:
+    """Look for a sign of life of those who run models."""
+    if store.dialect == "sqlite":
+        return ok("workers", "the server runs models itself")
+    with suppress(MeterError), store.reading() as books:
+        if books.version() == SCHEMA:
+            if seen := books.counts.workers(stamp(utc_now() - SILENT)):
+                return ok("workers", f"{seen} seen in the last 5 minutes")
+            remedy = "start meter worker, or see its log: models wait until one runs"
+            return Finding("workers", Verdict.WARN, "none was seen for 5 minutes", remedy)
+    return ok("workers", "not known while the database cannot be used")
+
+
 def _proxy(installation: Installation) -> Finding:
     wide = [each for each in installation.trusted_proxy if not ipaddress.ip_network(each).prefixlen]
     if wide:
@@ -310,6 +344,8 @@ class Totals:
     """How many submissions were begun after a wait up to each bound of `WAITS`, or after longer."""
     waited: float
     """The seconds that all of them waited."""
+    workers: int
+    """How many were seen of late; on SQLite the server itself."""
     backup: datetime | None
     """When the backup verified last was made; None: none is known."""
 
@@ -318,6 +354,7 @@ class Totals:
 def totals(_actor: Actor, site: Site) -> Totals:
     """Count submissions and answers. How much all tenants submit is not for each to know."""
     now, backup = site.clock(), verified_at(site.files)
+    alone = int(site.store.dialect == "sqlite")
     with site.reading() as books:
         oldest = {
             state: (now - datetime.fromisoformat(since)).total_seconds() if since else 0.0
@@ -341,5 +378,6 @@ def totals(_actor: Actor, site: Site) -> Totals:
             overdue=sum(each is not None and each < stamp(now) for each in deadlines),
             waits=tuple(waits.get(each, (0, 0.0))[0] for each in range(len(WAITS) + 1)),
             waited=sum(seconds for _, seconds in waits.values()),
+            workers=alone or books.counts.workers(stamp(now - SILENT)),
             backup=backup,
         )

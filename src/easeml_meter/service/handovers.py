@@ -104,6 +104,8 @@ def _agree(
         waiting = _request(books, test_set, giver, receiver)
         if waiting is None and not request:
             raise _not_requested(giver, receiver)
+        if waiting is None:
+            space.check_links(books, actor.user, Event.HAND_OVER_REQUESTED)
         before = waiting.agreed if waiting else []
         agreed = sorted({*before, *own})
         made = waiting or HandOverRequest(*_key(test_set), giver, receiver, [], space.now())

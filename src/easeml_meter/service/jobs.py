@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +25,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from easeml_meter.core.doctor import SILENT
+from easeml_meter.core.model import stamp
 from easeml_meter.errors import invalid
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
 from easeml_meter.storage import jobs
 from easeml_meter.storage.jobs import Job, Queue, Waiting
@@ -43,6 +47,15 @@ _PAUSE = 1.0
 """Seconds until a task that failed is tried again; longer each time."""
 _LONGEST_PAUSE = 300.0
 _CONNECT_SECONDS = 5.0
+
+
+@needs(Permission.SEE_METER)
+def no_worker(_: Actor, site: Site) -> bool:
+    """Whether models wait for a worker that nobody has seen for minutes."""
+    if site.store.dialect == "sqlite":  # the server is its own
+        return False
+    with site.reading() as books:
+        return not books.counts.workers(stamp(site.clock() - SILENT))
 
 
 class Later(Exception):
@@ -179,6 +192,7 @@ class QueueRunner:
         self._heartbeat = heartbeat
         """Seconds between signs of life; without three of them in a row a runner counts as dead."""
         self._at_once = at_once
+        self._id = secrets.token_hex(16)
         self._held: dict[int, tuple[Work, str]] = {}
         """The jobs under way here, by the queue's numbers: what is done, and for which row."""
         self._patience = 0.0
@@ -271,11 +285,19 @@ class QueueRunner:
                 raise error
 
     async def _heal(self, app: App) -> None:
-        """Take back the jobs of runners that died, and make those that were lost."""
+        """Give a sign of life; take back the jobs of runners that died, and make lost ones."""
         while True:
+            if any(task.queue is Queue.SUBMISSIONS for task in self._tasks):
+                await asyncio.to_thread(self._live)
             for task in self._tasks:
                 await self._heal_queue(app, task)
             await asyncio.sleep(self._heartbeat)
+
+    def _live(self) -> None:
+        """Give a sign of life, for those who look after the server."""
+        with self._site.store.writing("workers") as books:
+            now = self._site.clock()
+            books.counts.add_worker(self._id, stamp(now), stamp(now - 2 * SILENT))
 
     async def _heal_queue(self, app: App, task: Work) -> None:
         stalled = await app.job_manager.get_stalled_jobs(

@@ -151,12 +151,18 @@ def requested_handovers(
 
 
 def reconcile(
-    space: Workspace, books: Books, state: MeterState, test_set: TestSet
+    space: Workspace,
+    books: Books,
+    state: MeterState,
+    test_set: TestSet,
+    *,
+    restoring: bool = False,
 ) -> tuple[Histories, list[Entry]]:
     """Complete the books from the journal beside the test set: what was told stays told.
 
     Return all histories, and the entries that the journal lacks because a crash came between the
-    two: the caller appends them once its transaction is committed.
+    two: the caller appends them once its transaction is committed. The chain says so; in a restore
+    it is no fault of the books.
     """
     if state.tenants > 1:
         _complete_handovers(space, books, test_set)
@@ -188,6 +194,7 @@ def reconcile(
         books.entries.add(forgotten)
         steps = [[entry.tenant, entry.step] for entry in forgotten]
         details = {"generation": test_set.number, "tenant_and_step": steps}
+        details |= {"restoring": True} if restoring else {}
         books.audit.append(test_set.meter, space.now(), Event.BOOKS_BEHIND, details)
         histories = histories_of(books, state, test_set, store=True)
     histories = replace(histories, retired=journal.retired())

@@ -100,11 +100,7 @@ def _sealed_files(space: Workspace) -> Iterator[str]:
 
 
 def _reseal(space: Workspace, name: str, identity: Identity) -> bool:
-    """Seal a file to the new key alone; return whether that was left to do.
-
-    Raises:
-        VaultError: neither key opens it.
-    """
+    """Seal a file to the new key alone; return whether that was left to do."""
     files, alone = space.files, identity.alone()
     if name.endswith(_SEALED):
         with suppress(VaultError):

@@ -9,7 +9,8 @@ from easeml_meter.checks import check_name, is_id
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, MeterRecord, TestSet
-from easeml_meter.core.questions.planning import Plan, plan_of
+from easeml_meter.core.questions.labels import from_tables
+from easeml_meter.core.questions.planning import Plan, check_planned
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
@@ -18,7 +19,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Clock, Home, Site, Workspace, allowed_loss
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.tokens import Caller
-from easeml_meter.spec import METERS, MeterSpec
+from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.strata import check_new_strata
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import unusable
@@ -28,20 +29,13 @@ def check_meter(
     spec: MeterSpec, name: str, *, allowed_losses: frozenset[str] | None = None
 ) -> None:
     """Refuse what cannot be a meter; where only some functions may be losses, any other one."""
-    if spec.protocol not in METERS:
-        raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
     check_name("name", name)
     MeterSpec.from_mapping(spec.to_mapping())  # no meter is made with what is no setting
     check_new_strata(spec)
     loss = allowed_loss(spec, allowed_losses)
     if spec.classes:  # two may be one, as 1 and "1" are
         loss.within(Classes.of(spec.classes).values)
-    plan = plan_of(spec)
-    if spec.sized and spec.rows is None:
-        needed = f"among them at least {plan.size:,} {plan.unit}"
-        if spec.judged:
-            needed = f"besides its pool: at least {plan.size:,} with a label"
-        raise invalid("rows", None, f"say in meter.toml how many rows a test set has, {needed}")
+    check_planned(spec)
 
 
 def classes_open(spec: MeterSpec) -> bool:
@@ -205,11 +199,7 @@ def meter_state(_: Actor, space: Workspace) -> MeterState:
 
 
 def create_in_folder(home: Home, spec: MeterSpec, name: str, clock: Clock) -> Workspace:
-    """Create a meter in a folder, and request its first test set.
-
-    Raises:
-        InvalidInput: the folder holds a meter already, or no meter can be made of this.
-    """
+    """Create a meter in a folder, and request its first test set."""
     check_new(home, spec, name)
     home.prepare()
     if not home.settings.exists():
@@ -234,7 +224,7 @@ def check_new(home: Home, spec: MeterSpec, name: str) -> None:
         with home.workspace().reading() as books:
             if books.meters.all():
                 raise _taken(home)
-    if described and MeterSpec.read(home.settings) != spec:
+    if described and MeterSpec.read(home.settings, from_tables) != spec:
         raise invalid("spec", str(home.settings), "it describes another meter: remove it")
 
 

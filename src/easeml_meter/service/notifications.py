@@ -25,8 +25,7 @@ from email.message import EmailMessage
 from typing import Any
 
 from easeml_meter.core.model import Event, LabelOrder, MeterRecord, TestSet, stamp
-from easeml_meter.core.notifications import Delivery, DeliveryState, Undelivered, Unsendable
-from easeml_meter.core.people import Role
+from easeml_meter.core.people import Delivery, DeliveryState, Role, Undelivered, Unsendable
 from easeml_meter.errors import invalid, not_installed
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.jobs import Later, Work
@@ -80,12 +79,7 @@ class Sender:
 
 
 def others_named(notify: str) -> Any:
-    """Return Apprise with the addresses in the setting `notify`.
-
-    Raises:
-        InvalidInput: one of them cannot be read.
-        MeterError: the package is not installed.
-    """
+    """Return Apprise with the addresses in the setting `notify`."""
     try:
         import apprise
     except ImportError as error:
@@ -261,12 +255,7 @@ def _called_for(
 
 
 def send(message: Delivery, mail: MailServer) -> None:
-    """Hand an e-mail to the mail server.
-
-    Raises:
-        Unsendable: it cannot be made, since its address is none.
-        Undelivered: the mail server did not take it.
-    """
+    """Hand an e-mail to the mail server."""
     try:
         email = _written(message, mail)
     except Exception as error:  # the parser of addresses raises whatever it stumbles over

@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.model import TestSet, stamp
+from easeml_meter.core.model import Event, TestSet, stamp
 from easeml_meter.errors import InvalidInput, MeterError, TooLarge
 from easeml_meter.scoring.losses import Loss, check_allowed, parse_loss
 from easeml_meter.spec import MeterSpec
@@ -25,7 +25,7 @@ from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import Files, FolderFiles, free_bytes, open_files, unusable
 from easeml_meter.storage.journal import SUFFIX, Journal
 from easeml_meter.storage.store import Store
-from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
+from easeml_meter.tables.source import USUAL_LIMITS, TableLimits
 from easeml_meter.vault.keys import Identity, signing_key
 
 Clock = Callable[[], datetime]
@@ -55,6 +55,8 @@ KEPT = ("validation", "predictions", "submissions", "orders")
 """Folders of a meter that grow with what developers send: sets, kept submissions, models."""
 MOST_UPLOADS = 100
 """Unfinished uploads of one user."""
+MOST_LINKS = 100
+"""Links of one kind that a user enters into a chain, where they cost no answer, for a test set."""
 _PAUSE = 10.0
 """Seconds before the files of a meter that is filling up are counted again."""
 _SHARE = 8
@@ -79,6 +81,8 @@ class Room:
         self.per_user = per_user
         self._per_meter = per_meter
         self.kept_free = free
+        self.database: Path | None = None
+        """The file of a SQLite database, whose disk must not fill up either."""
         self._clock = clock
         self._used: dict[str, int] = {}
         self._enough_for: dict[str, int] = {}
@@ -87,11 +91,7 @@ class Room:
         self._lock = threading.Lock()
 
     def check(self, meter: str, files: Files, size: int) -> None:
-        """Refuse bytes for a meter, before anything of them is written.
-
-        Raises:
-            TooLarge: they do not fit into what the meter may take, or into the free disk.
-        """
+        """Refuse bytes for a meter, before anything of them is written."""
         if self.kept_free:  # asking the disk takes time
             self.check_free(files.free(), size)
         if not self._per_meter:
@@ -113,27 +113,19 @@ class Room:
             self._used[meter] += size
 
     def check_disk(self, folder: Path, size: int) -> None:
-        """Refuse bytes for a folder of this machine that would leave too little of its disk free.
-
-        Raises:
-            TooLarge: they would.
-        """
+        """Refuse bytes for a folder of this machine that would leave its disk too little free."""
         while not folder.exists():
             folder = folder.parent
         self.check_free(free_bytes(folder), size)
 
     def check_free(self, free: int | None, size: int) -> None:
-        """Refuse bytes where so many are free, or nobody knows how many.
-
-        Raises:
-            TooLarge: they would leave too little.
-        """
-        if not self.leaves_enough(free, size):
+        """Refuse bytes where so many are free, or it is unknown; and beside a full database."""
+        if not self.kept_free:
+            return
+        left = [] if free is None else [free - size]
+        left += [free_bytes(self.database.parent)] if self.database else []
+        if any(each < self.kept_free for each in left):
             raise TooLarge(f"{size:,} bytes given, the disk is nearly full: ask an admin for room")
-
-    def leaves_enough(self, free: int | None, size: int) -> bool:
-        """Whether bytes fit where so many are free, or nobody knows how many."""
-        return free is None or not self.kept_free or free - size >= self.kept_free
 
 
 @dataclass(frozen=True)
@@ -219,6 +211,11 @@ class Workspace:
             raise InvalidInput(f"{folder}: holds no meter: give its folder, or run meter init")
         return home.workspace(clock)
 
+    @property
+    def embedded(self) -> bool:
+        """Whether it is in a folder, whose owner has every role and sees all files."""
+        return self.beside is None
+
     @cached_property
     def store(self) -> Store:
         """The opened books."""
@@ -236,21 +233,13 @@ class Workspace:
         return self.store.reading()
 
     def asking(self) -> AbstractContextManager[Books]:
-        """Read without a snapshot: for advice, which is checked again under the lock.
-
-        Raises:
-            MeterError: the key was changed since it was read.
-        """
+        """Read without a snapshot: for advice, which is checked again under the lock."""
         self.check_key()
         return self.store.asking()
 
     @contextmanager
     def writing(self) -> Iterator[Books]:
-        """Hold this meter's write lock; commit at the end, or leave no trace.
-
-        Raises:
-            MeterError: the key was changed since it was read.
-        """
+        """Hold this meter's write lock; commit at the end, or leave no trace."""
         with self.store.writing(self.meter) as books:
             self.check_key()  # under the lock, within which alone it changes
             yield books
@@ -259,9 +248,6 @@ class Workspace:
         """Refuse to write once another process has changed the key.
 
         Something may be sealed to the former one by now, and nobody could open it any more.
-
-        Raises:
-            MeterError: it was changed.
         """
         known = self.__dict__.get("recipient_at_first")
         if known is not None and self.open_identity().recipient != known:
@@ -272,38 +258,37 @@ class Workspace:
         return stamp(self.clock())
 
     def state(self, books: Books) -> MeterState:
-        """Read the state of this meter in a transaction.
-
-        Raises:
-            NotFound: there is no such meter.
-        """
+        """Read the state of this meter in a transaction."""
         return MeterState.of(*books.meters.overview(self.meter))
 
     def read_state(self) -> MeterState:
-        """Read the state of this meter in a transaction of its own.
-
-        Raises:
-            NotFound: there is no such meter.
-        """
+        """Read the state of this meter in a transaction of its own."""
         with self.reading() as books:
             return self.state(books)
 
     def loss(self, spec: MeterSpec) -> Loss:
-        """Return the loss of a meter, if it may be used here.
-
-        Raises:
-            InvalidInput: there is no such loss, or it is a function that is not allowed here.
-        """
+        """Return the loss of a meter, if it may be used here."""
         return allowed_loss(spec, self.allowed_losses)
 
     def check_room(self, size: int) -> None:
-        """Refuse bytes that would be kept, before anything of them is written.
-
-        Raises:
-            TooLarge: there is no room for them.
-        """
+        """Refuse bytes that would be kept, before anything of them is written."""
         if self.room is not None:
             self.room.check(self.meter or "", self.files, size)
+
+    def check_links(self, books: Books, user: str, *events: Event) -> None:
+        """Refuse links that a user has entered often enough since labels were last asked for.
+
+        They cost no answer, and everybody reads the whole chain.
+        """
+        if self.room is not None:
+            self.room.check_free(None, 0)
+        meter = self.state(books).meter.id
+        since = books.audit.newest_of(meter, Event.REQUESTED, 1)[0].number
+        links = [link for event in events for link in books.audit.of(meter, event)]
+        own = (link for link in links if link.number > since and link.details.get("user") == user)
+        if user and len(list(own)) >= MOST_LINKS:
+            line = f"{events[-1]}: {MOST_LINKS} times by you on this test set"
+            raise MeterError(f"{line}: wait for the next one")
 
     def journal(self, generation: TestSet) -> Journal:
         """Return the journal that is kept beside a test set."""
@@ -352,7 +337,9 @@ class Site:
         jobs.install(store)
         identity = Identity.read(key)
         allowed = frozenset(allowed_losses)
-        return cls(store, open_files(files), identity, clock, allowed, limits, room or Room())
+        room = room or Room()
+        room.database = Store.file(database)
+        return cls(store, open_files(files), identity, clock, allowed, limits, room)
 
     def derived_key(self, purpose: bytes) -> bytes:
         """Return a key for one purpose, derived from the site's own: it opens nothing sealed."""
@@ -367,11 +354,7 @@ class Site:
         return stamp(self.clock())
 
     def require_meter(self, meter: str) -> None:
-        """Refuse a meter that does not exist.
-
-        Raises:
-            NotFound: no meter has this id.
-        """
+        """Refuse a meter that does not exist."""
         with self.reading() as books:
             books.meters.get(meter)
 

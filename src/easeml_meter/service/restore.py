@@ -14,7 +14,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, Entry, Event, TestSet, stamp
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.audit import restorations, verify
+from easeml_meter.service.audit import verify
 from easeml_meter.service.backup import Backup, Counted, Place, faults
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import RECIPIENT, TEST_SETS, Site, Workspace
@@ -47,7 +47,21 @@ class Restored:
     answers_then: int
     answers_now: int
     witnessed: bool
-    """Whether books or journals were here that tell what was answered since the backup."""
+    """Whether books or journals were here that tell what was answered since the backup.
+
+    Of a meter without a test set, neither there nor here, nothing can have been.
+    """
+
+
+@dataclass(frozen=True)
+class Restoration:
+    """What was brought back of a backup, and what was left out."""
+
+    meters: list[Restored]
+    accounts: int
+    """Accounts of the backup that this site lacks: they come back only where there are none."""
+    seats: int
+    """Seats of people whom this site does not know."""
 
 
 @needs(Permission.OPERATE)
@@ -57,7 +71,7 @@ def restore(
     source: Path,
     *,
     meter: str | None = None,
-) -> list[Restored]:
+) -> Restoration:
     """Restore all meters of a backup, or one; accounts only where there are none yet.
 
     Which tokens were revoked since the backup is not known here, so all that come with accounts
@@ -95,9 +109,14 @@ def restore(
             for case in cases:
                 books.lock(case.meter.id)
             restored = [case.bring_books(books) for case in cases]
+            known = {row["id"] for row in books.copies.rows("users")}
         for case in cases:
             case.space.files.remove(_RESTORING)
-    return restored
+        seated = [row["user"] for case in cases for row in backup.rows("members", case.meter.id)]
+        seats = [user for user in seated if user not in known]
+        everybody = backup.contents.whole and meter is None
+        people = {row["id"] for row in backup.rows("users")} - known if everybody else {*seats}
+    return Restoration(restored, len(people), len(seats))
 
 
 def _check_owner(place: Place, source: Path) -> None:
@@ -135,13 +154,12 @@ def check_backup(
         there = FolderFiles(Path(folder) / "files")
         site = Site(Store.at(Path(folder) / "meter.db"), there, identity)
         try:
-            restored = restore(actor, Place.of_site(site), source)
+            restored = restore(actor, Place.of_site(site), source).meters
             for each in restored:
                 found = verify(actor, site.space(each.id))
-                # That nobody can know of later answers is true of every backup, and no fault of it.
-                expected = set(restorations(found.links))
-                if problems := [text for text in found.problems if text not in expected]:
-                    raise MeterError(f"{source}: meter {each.name!r} is not sound: {problems[0]}")
+                if found.problems:
+                    told = f"meter {each.name!r} is not sound: {found.problems[0]}"
+                    raise MeterError(f"{source}: {told}")
                 if wrong := faults(actor, site.space(each.id)):
                     more = f", and {len(wrong) - 1} more files" if wrong[1:] else ""
                     raise MeterError(
@@ -193,24 +211,27 @@ class _Case:
         told = {(prints[each.generation], each.tenant, each.step): each for each in entries}
         for name in backup.files(meter.id):
             if name.endswith(SUFFIX):
-                told |= _by_step(name, _journal(backup, meter.id, name))
+                with backup.file(meter.id, name) as source:
+                    lines = entries_in(line.decode() for line in source)
+                told |= _by_step(name, lines)
         here: dict[Step, Entry] = {}
         with place.store.reading() as books:
             chain = books.audit.all(meter.id)
-            for row in books.testsets.all(meter.id):
+            sets = books.testsets.all(meter.id)
+            for row in sets:
                 for entry in books.entries.all(meter.id, row.number):
                     here[str(row.fingerprint), entry.tenant, entry.step] = entry
         files = space.files.names(TEST_SETS)
         for name in files:
             if name.endswith(SUFFIX):
                 here |= _by_step(name, Journal(space.files, f"{TEST_SETS}/{name}").read())
-        witnessed = bool(chain or files) and told.keys() <= here.keys()
+        sealed = delivered or any(row.fingerprint for row in sets) or files
+        witnessed = not sealed or (bool(chain or files) and told.keys() <= here.keys())
         # What a restore that was cut short has brought is the backup's own word.
         witnessed = witnessed and not space.files.exists(_RESTORING)
         return cls(backup, meter, space, delivered, told, here, chain, witnessed)
 
     def check(self) -> None:
-        """Refuse what cannot be brought together."""
         for step, entry in self.told.items():
             other = self.here.get(step)
             if other is not None and (entry.submission, entry.answer) != (
@@ -287,7 +308,8 @@ class _Case:
         state = self.space.state(books)
         for test_set in state.generations:
             if test_set.fingerprint is not None:
-                histories, _ = reconcile(self.space, books, state, test_set)
+                given = self.space, books, state, test_set
+                histories, _ = reconcile(*given, restoring=True)
                 if test_set.phase is Phase.ACTIVE and histories.all_spent:
                     retire(self.space, books, state, test_set)
         restored = Restored(
@@ -326,8 +348,3 @@ def _check_single(place: Place, chosen: list[Counted]) -> None:
 def _by_step(name: str, entries: list[Entry]) -> dict[Step, Entry]:
     fingerprint = Path(name).name.removesuffix(SUFFIX)
     return {(fingerprint, entry.tenant, entry.step): entry for entry in entries}
-
-
-def _journal(backup: Backup, meter: str, name: str) -> list[Entry]:
-    with backup.file(meter, name) as source:
-        return entries_in(line.decode() for line in source)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import inf
 
-from easeml_meter.core.history import MeterState
+from easeml_meter.core.history import MeterState, sharing
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import AuditLink, Event, MeterRecord
+from easeml_meter.core.model import Event, MeterRecord
 from easeml_meter.core.people import SEATED, Role, Seat
 from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -42,53 +42,68 @@ def add_seat(_actor: Actor, space: Workspace, user: str, role: Role, tenant: int
             raise MeterError(
                 f"role: {role} given, this user is {others.pop()} of the meter: one role each"
             )
-        if role is Role.DEVELOPER:
-            _check_developer(books, space.state(books), user, tenant, held)
         if before := [each for each in held if each.tenant == tenant]:
             return before[0]
+        if role is Role.DEVELOPER and held:
+            raise MeterError(
+                f"tenant: {tenant} given, this user is a developer of another one: one team each, "
+                "unless the meter is made with handover = true"
+            )
+        if role is not Role.LABELER:
+            _check_knowledge(books, space.state(books), user, role, tenant)
         seat = Seat(user, meter.id, role, tenant, space.now())
         books.seats.add(seat)
         books.audit.append(meter.id, seat.added_at, Event.MEMBER_ADDED, _details(seat))
     return seat
 
 
-def _check_developer(
-    books: Books, state: MeterState, user: str, tenant: int, held: Sequence[Seat]
-) -> None:
-    """Refuse a developer whose knowledge the promise does not allow for.
+def _check_knowledge(books: Books, state: MeterState, user: str, role: Role, team: int) -> None:
+    """Refuse a developer or runner whose knowledge the promise does not allow for.
 
-    Isolated teams share no answers, so nobody sees those of two. Nor may anyone develop against
-    labels they have worked on, until these are released.
+    Labels count until they are released; hidden inputs and answers of another team, which shares no
+    history, as long as the rows are in use. What a seat may have shown is taken as known.
     """
-    if any(each.tenant != tenant for each in held):
-        raise MeterError(
-            f"tenant: {tenant} given, this user is a developer of another one: one team each, "
-            "unless the meter is made with handover = true"
-        )
-    unreleased = {
-        test_set.number
-        for test_set in state.generations
-        if test_set.phase in (Phase.ACTIVE, Phase.SPENT)
-    }
-    if unreleased & _labeled_by(user, books.audit.all(state.meter.id)):
-        raise MeterError(
-            "role: developer given, this user was a labeler of a test set that is not released: "
-            "release it first, or ask another developer"
-        )
-
-
-def _labeled_by(user: str, chain: Iterable[AuditLink]) -> set[int]:
-    """Return the test sets that were requested or in use while a user was a labeler."""
-    found, seated, current = set(), False, 0
+    chain, meter = books.audit.all(state.meter.id), state.meter.id
+    first: dict[tuple[str, int, int], int] = {}
+    until: dict[tuple[str, int], float] = {}
     for link in chain:
-        details = link.details
-        if link.event == Event.REQUESTED:
-            current = int(details["generation"])
-        elif details.get("user") == user and details.get("role") == Role.LABELER:
-            seated = link.event == Event.MEMBER_ADDED
-        if seated:
-            found.add(current)
-    return found
+        found = link.details
+        if found.get("user") == user and "role" in found:
+            added = link.event == Event.MEMBER_ADDED
+            until[found["role"], found["tenant"]] = inf if added else link.number
+        about = (link.event, found.get("generation", 0), found.get("tenant", 0))
+        first.setdefault(about, link.number)
+    coming = [each for each in books.uploads.all() if each.meter == meter and not each.digest]
+    uploading = user in {each.user for each in coming}
+
+    def sat(as_role: Role, event: Event, number: int, of: int = 0) -> bool:
+        ends = (until[each, its] for each, its in until if each == as_role and of in (0, its))
+        return max(ends, default=0) > first.get((event, number, of), inf)
+
+    for test_set in state.generations:
+        number, phase = test_set.number, test_set.phase
+        here = uploading or (Event.PART_ADDED, number, 0) in first
+        labels = phase in (Phase.ACTIVE, Phase.SPENT) or (here and phase is Phase.REQUESTED)
+        if labels and sat(Role.LABELER, Event.REQUESTED, number):
+            raise MeterError(
+                f"role: {role} given, this user was a labeler of a test set that is not released: "
+                "release it first, or ask somebody else"
+            )
+        if state.last_sharing(test_set) < state.generations[-1].number:
+            continue
+        hidden = state.spec.inputs == "hidden" and role is Role.DEVELOPER
+        if hidden and sat(Role.RUNNER, Event.TEST_SET_ADDED, number):
+            raise MeterError(
+                f"role: developer given, this user was a runner with the hidden inputs of test set "
+                f"{number}: wait until it is spent, or ask somebody else"
+            )
+        shared = sharing(team, books.handovers.all(meter, number))
+        for other in set(range(1, state.tenants + 1)) - set(shared):
+            if sat(Role.DEVELOPER, Event.TOLD, number, other):
+                raise MeterError(
+                    f"tenant: {team} given, this user has seen answers of team {other} on test set "
+                    f"{number}: wait until it is spent, or record a hand-over of both teams"
+                )
 
 
 @needs(Permission.MANAGE)

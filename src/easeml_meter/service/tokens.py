@@ -16,7 +16,7 @@ from datetime import timedelta
 from easeml_meter.checks import ID, check_name
 from easeml_meter.core.model import stamp
 from easeml_meter.core.people import METRICS, SEATED, Role, Seat, Token, User
-from easeml_meter.errors import Denied, NotFound, Unauthenticated, invalid
+from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
@@ -37,6 +37,9 @@ SCOPE = rf"^({Role.ADMIN}|{METRICS}|({'|'.join(SEATED)})(:{ID})?)$"
 reading the metrics."""
 
 LONGEST_DAYS = 3660
+
+MOST_TOKENS = 1_000
+"""Tokens of a user that are in use; as many of those that are not are remembered."""
 
 FASTEST = 1_000_000
 """Answers in 24 hours that a pace may allow."""
@@ -108,12 +111,6 @@ def recognize(_actor: Actor, site: Site, secret: str) -> Caller:
     with site.store.asking() as books:
         holder = books.tokens.holder(_digest(secret))
     return _caller(site, holder)
-
-
-def holder_of(site: Site, secret: str) -> Holder | None:
-    """Return a token of any kind, with its user and the user's seats, if there is one."""
-    with site.reading() as books:
-        return books.tokens.holder(_digest(secret))
 
 
 def _caller(site: Site, holder: Holder | None) -> Caller:
@@ -193,11 +190,15 @@ def make_token(
         InvalidInput: no name, scope, number of days or pace that a token can have.
         Unauthenticated: the token that the actor uses was revoked meanwhile.
         Denied: it would read the metrics, and its owner is no admin.
+        MeterError: the actor has `MOST_TOKENS` already.
     """
     limits = tuple(scopes)
     with site.writing() as books:
         if actor.token:
             users.check_still_valid(books, actor.token, site.now())
+        live = (each for each in books.tokens.of(actor.user) if each.usable(site.now()))
+        if sum(each.kind == "api" for each in live) >= MOST_TOKENS:
+            raise MeterError(f"{MOST_TOKENS} tokens of yours are in use: revoke one first")
         if METRICS in limits and not books.users.get(actor.user).admin:
             raise Denied(f"only an admin may make a token with the scope {METRICS}")
         return issue(site, actor.user, name, scopes=limits, days=days, pace=pace, books=books)
@@ -233,16 +234,13 @@ def issue(
         pace=pace,
     )
     with site.writing() if books is None else nullcontext(books) as entering:
+        entering.tokens.forget(user, token.created_at, keep=MOST_TOKENS)
         entering.tokens.add(token, _digest(secret))
     return token, secret
 
 
 def check_token(name: str, scopes: Iterable[str], days: float, pace: int | None = None) -> None:
-    """Refuse what no token can be made of.
-
-    Raises:
-        InvalidInput: no name, scope, number of days or pace that a token can have.
-    """
+    """Refuse what no token can be made of."""
     check_name("name", name)
     if not 0 < days <= LONGEST_DAYS:
         raise invalid("days", days, f"a number above 0, at most {LONGEST_DAYS}")
@@ -310,10 +308,7 @@ def admin_can_sign_in(_actor: Actor, site: Site) -> bool:
         return any(
             books.users.credentials(admin.id).password is not None
             or any(
-                token.revoked_at is None
-                and token.expires_at > now
-                and token.kind != INVITATION
-                and Caller(admin, token, ()).admin
+                token.usable(now) and token.kind != INVITATION and Caller(admin, token, ()).admin
                 for token in books.tokens.of(admin.id)
             )
             for admin in books.users.admins()
@@ -378,11 +373,12 @@ def redeem(
         Unauthenticated: there is no such invitation, or it is used, revoked or expired.
         InvalidInput: the password is too short or too long.
     """
-    holder = holder_of(site, secret)
+    with site.reading() as books:
+        holder = books.tokens.holder(_digest(secret))
     if holder is None or holder[0].kind != INVITATION:
         raise Unauthenticated("the invitation is not known: ask an admin for another one")
     token, user, _ = holder
-    if token.revoked_at is not None or token.expires_at <= site.now() or user.disabled:
+    if not token.usable(site.now()) or user.disabled:
         raise Unauthenticated("the invitation was used or has expired: ask an admin for another")
     made: list[tuple[Token, str]] = []
 

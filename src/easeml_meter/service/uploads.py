@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from easeml_meter.service.testsets.parts import add_labels, taken_in
 from easeml_meter.service.testsets.reuse import UNDECIDED, LabelerDecisions
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import unusable
-from easeml_meter.tables.files import file_digest
+from easeml_meter.tables.source import file_digest
 from easeml_meter.vault.containers import begins_container
 
 KEPT = timedelta(days=1)
@@ -35,8 +36,10 @@ PIECE = 4 << 20
 """Bytes of every piece but the last."""
 _UPLOADS = "uploads"
 """The folder of a meter with a folder of pieces for each upload."""
-_MOST_COUNTED = 100
-"""Unfinished uploads whose pieces are looked at to see whether one more fits."""
+SILENT = timedelta(minutes=15)
+"""How long an upload is kept of which nothing comes, once somebody else has one."""
+_SHARE = 10
+"""One part in so many of the free disk is kept for what each user has announced."""
 _WAIT = 60
 """Seconds after which a client tries again when too many uploads are unfinished."""
 
@@ -61,11 +64,7 @@ class Inbox:
         return min(len(self.space.files.names(_folder(upload))) * PIECE, upload.size)
 
     def check_room(self, size: int) -> None:
-        """Refuse a file unless it fits among the meter's files, and on the disk of this machine.
-
-        Raises:
-            TooLarge: it does not.
-        """
+        """Refuse a file unless it fits among the meter's files, and on the disk of this machine."""
         if self.space.room is not None:
             self.space.room.check_free(self.space.files.free(), size)
             self.space.room.check_disk(self.folder, size)
@@ -104,10 +103,14 @@ def begin_upload(actor: Actor, inbox: Inbox, name: str, size: int) -> Upload:
     if not 1 <= size <= LARGEST:
         raise invalid("size", size, f"a number of bytes from 1 to {LARGEST}")
     space = inbox.space
-    # Before the lock: there may be many pieces to look at, and everybody else would wait.
-    arrived = _arrived(inbox, size)
+    with space.reading() as books:
+        unfinished = _unfinished(books)
+    for each in unfinished:
+        at = inbox.at(each.meter)
+        if each.created_at < stamp(space.clock() - SILENT) and not at.arrived(each):
+            _remove(at, each)
     with space.writing() as books:
-        _check_room(actor, inbox, _unfinished(books), arrived, size)
+        _check_room(actor, inbox, _unfinished(books), size)
         meter = books.meters.get(space.meter).id
         upload = Upload(secrets.token_hex(16), meter, actor.user, name, size, space.now())
         books.uploads.add(upload)
@@ -118,30 +121,8 @@ def _unfinished(books: Books) -> list[Upload]:
     return [each for each in books.uploads.all() if not each.digest]
 
 
-def _arrived(inbox: Inbox, size: int) -> dict[str, int]:
-    """Return how much is here of the largest uploads, if it decides whether `size` bytes fit.
-
-    What is not counted is taken to be still to come.
-    """
+def _check_room(actor: Actor, inbox: Inbox, unfinished: list[Upload], size: int) -> None:
     room, free = inbox.space.room, inbox.space.files.free()
-    if room is None:
-        return {}
-    with inbox.space.reading() as books:
-        unfinished = _unfinished(books)
-    coming = size + sum(each.size for each in unfinished)
-    found: dict[str, int] = {}
-    for each in sorted(unfinished, key=lambda each: each.size, reverse=True)[:_MOST_COUNTED]:
-        if room.leaves_enough(free, coming):
-            break
-        found[each.id] = inbox.at(each.meter).arrived(each)
-        coming -= found[each.id]
-    return found
-
-
-def _check_room(
-    actor: Actor, inbox: Inbox, unfinished: list[Upload], arrived: dict[str, int], size: int
-) -> None:
-    room = inbox.space.room
     if room is None:
         return
     own = [upload for upload in unfinished if upload.user == actor.user]
@@ -150,8 +131,12 @@ def _check_room(
     if room.per_user and sum(each.size for each in own) + size > room.per_user:
         line = f"size: {size:,} bytes given, your uploads may take {room.per_user:,} in all"
         raise TooLarge(f"{line}: finish or cancel another one")
-    coming = sum(each.size - arrived.get(each.id, 0) for each in unfinished)
-    room.check_free(inbox.space.files.free(), coming + size)
+    announced = Counter[str]()
+    for each in unfinished:
+        announced[each.user] += each.size
+    # Nobody keeps others out by announcing: pieces have to fit, too, when they come.
+    share = (free or 0) // _SHARE
+    room.check_free(free, size + sum(min(each, share) for each in announced.values()))
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -178,6 +163,7 @@ def receive_piece(
         InvalidInput: it is longer or shorter than the piece there.
         NotFound: there is no such upload of the actor's.
         MeterError: no piece begins there, or one before it is not here yet.
+        TooLarge: there is no room for it.
     """
     upload = find_upload(actor, inbox, identifier)
     here = inbox.arrived(upload)
@@ -188,6 +174,7 @@ def receive_piece(
         raise invalid("piece", f"{len(content):,} bytes", f"{needed:,} bytes are next")
     if offset < here:
         return upload
+    inbox.check_room(len(content))
     files = inbox.space.files
     files.put(_name(upload, offset), content)
     # Whoever removes an upload takes its row first and then lists its pieces. This one was there in

@@ -231,9 +231,6 @@ def check_still_valid(books: Books, token: str, now: str) -> None:
     """Look again, under the lock, at a token, by its id, by which somebody was recognized.
 
     What revokes all tokens of an account, such as a new password, leaves nothing to come of them.
-
-    Raises:
-        Unauthenticated: it was revoked or has expired, or there is none.
     """
     found = books.tokens.find(token)
     if found is None or found.revoked_at is not None:
@@ -363,11 +360,7 @@ def check_password(
 
 
 def hash_password(password: str) -> str:
-    """Return the hash of a password (argon2).
-
-    Raises:
-        InvalidInput: the password is too short or too long.
-    """
+    """Return the hash of a password (argon2)."""
     from argon2 import PasswordHasher
 
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet, ValidationSet
-from easeml_meter.core.notices import Notice
+from easeml_meter.core.views import Notice
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.classes import WrongType, classes_in_force
 from easeml_meter.scoring.corpora import counted_in
@@ -26,15 +26,14 @@ from easeml_meter.service.testsets.reuse import (
     sealed_rows,
     with_validation,
 )
-from easeml_meter.tables.opening import check_whole
-from easeml_meter.tables.source import Source
-from easeml_meter.tables.wording import about
-from easeml_meter.vault.comparison import Shared
+from easeml_meter.tables.opening import check_whole, unpacked
+from easeml_meter.tables.source import Source, about
+from easeml_meter.vault.overlap import Shared
 
 
 @needs(Permission.SET_VALIDATION)
 def give_validation(
-    _: Actor,
+    actor: Actor,
     space: Workspace,
     source: Source,
     *,
@@ -51,23 +50,22 @@ def give_validation(
     predictions are joined to its rows by that. No label is named where the loss is made of scores,
     which are joined by ids.
 
-    Whether it shares rows with the sealed test set is told to the labelers only: a refusal would
-    let a developer probe for test inputs.
+    Whether it shares rows with the sealed test set is told to the labelers only, at a server: a
+    refusal would let a developer probe for test inputs. In a folder, who asks owns both.
 
     Raises:
-        InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are missing
-            or repeated.
+        InvalidInput: the table cannot be read, its labels do not fit the loss, ids are missing
+            or repeated, or in a folder, rows stand in the test set, too.
         MeterError: another one was handed in meanwhile, or a test set was delivered.
         WrongPhase: there is a validation set already, or none yet.
         TooLarge: there is no room for it.
     """
+    source = unpacked(source)
     with space.reading() as books:
         state = space.state(books)
     before = state.validation
     if first is False and before is None:
         raise WrongPhase("there is no validation set yet: give one with meter validation set")
-    if first is True and before is not None:
-        raise WrongPhase("there is a validation set already: use meter validation replace")
     label, id_column = _named(state, label, id_column)
     cluster = _cluster(state, cluster, (label, id_column))
     table = Validation.open(
@@ -106,26 +104,39 @@ def give_validation(
     )
     if before is not None and _same(before, found):
         return before
+    if first is True and before is not None:
+        raise WrongPhase("there is a validation set already: use meter validation replace")
+    shared = _shared(space, state.current, found, source)
+    rows = len(shared.rows)
+    if rows and space.embedded:
+        raise InvalidInput(
+            f"{rows:,} of {state.current.table_rows:,} rows of the test set stand among the "
+            f"{found.rows:,} of this validation set: leave them out, one measures the other"
+        )
+    with space.reading() as books:
+        space.check_links(books, actor.user, Event.VALIDATION_SET, Event.VALIDATION_REPLACED)
     content = source.read_bytes()
     # The file may have been changed since it was read: what is kept must be what was checked.
     table.table.check_unchanged()
     space.check_room(len(content))
     space.files.put(found.blob, content)
     # Before the set is entered: no set without its notice, and one too many does no harm.
-    _notify(space, state.current, found)
+    notice = Overlap(number, None, shared).notice(state.current.number, found.added_at)
+    keep_notices(space, f"notice-{number}-{found.digest}", [notice])
     with space.writing() as books:
         # Its number, which its file is named by, was chosen before the lock.
-        given = books.validation.all(found.meter)
-        if len(given) == number and _same(given[-1], found):
-            return given[-1]
-        if len(given) != number - 1:
+        now = space.state(books)
+        if now.validation != before:
+            if now.validation is not None and _same(now.validation, found):
+                return now.validation
             raise MeterError("another validation set was handed in meanwhile: try again")
         # It was checked against the test set that was in use then.
-        if space.state(books).current.fingerprint != state.current.fingerprint:
+        if now.current.fingerprint != state.current.fingerprint:
             raise MeterError("a test set was delivered meanwhile: try again")
         books.validation.add(found)
         event = Event.VALIDATION_REPLACED if before else Event.VALIDATION_SET
-        details = {"number": number, "rows": found.rows, "digest": found.digest}
+        shown = {"number": number, "rows": found.rows, "digest": found.digest}
+        details = {**shown, **actor.by_user}
         books.audit.append(found.meter, found.added_at, event, details)
     return found
 
@@ -216,18 +227,16 @@ def validation_file(actor: Actor, space: Workspace, number: int) -> str:
     raise NotFound(f"validation set {number}: there is none of that number")
 
 
-def _notify(space: Workspace, test_set: TestSet, validation: ValidationSet) -> None:
-    """Leave a notice to the labelers, whatever it says.
+def _shared(space: Workspace, test_set: TestSet, given: ValidationSet, source: Source) -> Shared:
+    """Compare a set with the test set in use.
 
-    There is one for every validation set, always of the same size: whoever sees the files, in a
-    folder or in a backup, must not learn from them whether rows are shared.
+    There is a notice for every validation set, always of the same size: whoever sees the files, in
+    a folder or in a backup, must not learn from them whether rows are shared.
     """
-    shared = Shared(compared=False)
-    if test_set.phase is Phase.ACTIVE:
-        with open_sealed(space, test_set) as sealed:
-            shared = with_validation(space, sealed, sealed_rows(space, sealed), validation)
-    notice = Overlap(validation.number, None, shared).notice(test_set.number, validation.added_at)
-    keep_notices(space, f"notice-{validation.number}-{validation.digest}", [notice])
+    if test_set.phase is not Phase.ACTIVE:
+        return Shared(compared=False)
+    with open_sealed(space, test_set) as sealed:
+        return with_validation(space, sealed, sealed_rows(space, sealed), given, source)
 
 
 @needs(Permission.SEE_NOTICES)

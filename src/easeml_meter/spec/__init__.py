@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from easeml_meter.spec.bands import DEFAULT_EDGES, Band, default_edges
-from easeml_meter.spec.meter import MeterSpec
+from easeml_meter.spec.bands import Band, default_edges
+from easeml_meter.spec.meter import DEFAULT_DELTA, DEFAULT_STEPS, MeterSpec
 from easeml_meter.spec.names import (
     GAP,
     METERS,
@@ -17,7 +17,8 @@ from easeml_meter.spec.names import (
 )
 
 __all__ = [
-    "DEFAULT_EDGES",
+    "DEFAULT_DELTA",
+    "DEFAULT_STEPS",
     "GAP",
     "METERS",
     "Band",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,23 +13,31 @@ from easeml_meter.errors import invalid
 
 SMALLEST_TOLERANCE = 1e-6
 """A smaller one takes more than the 10^12 labels that any meter can have."""
-DEFAULT_EDGES = (0.02, 0.05, 0.1, 0.2)
-"""Where bands of a meter begin for which no others are given, as far as its tolerance allows."""
+_HALF_POINT = Fraction(1, 200)
 
 
-def default_edges(tolerance: float) -> tuple[float, ...]:
-    """Return the default edges that leave every band two tolerances wide; the last one, always.
+def default_edges(tolerance: float, *, costly: bool = False) -> tuple[float, ...]:
+    """Return where bands begin if nobody says so: half a tolerance, then as often as it is free.
 
-    Closer edges would cost labels: more bands could then be told of the same model.
+    Honest models mostly stay below the first edge; a smaller one would promise little more. The
+    others are two tolerances apart, which costs no label, unless edges are `costly`: each answer
+    is the worst so far, or bands are remembered.
     """
     finite("tolerance", tolerance)
-    apart = 2 * Fraction(str(tolerance))
-    for first in range(len(DEFAULT_EDGES)):
-        edges = DEFAULT_EDGES[first:]
-        widths = (Fraction(str(b)) - Fraction(str(a)) for a, b in itertools.pairwise((0, *edges)))
-        if min(widths) >= apart:
-            return edges
-    return DEFAULT_EDGES[-1:]
+    eps = Fraction(str(tolerance))
+    found = [_half_points(eps / 2)]
+    while not costly:
+        last = found[-1]
+        following = _half_points(max(last + 2 * eps, 2 * last))
+        if following >= Fraction(1, 2):
+            break
+        found.append(following)
+    return tuple(map(float, found))
+
+
+def _half_points(value: Fraction) -> Fraction:
+    """Round up to half a percentage point."""
+    return max(1, math.ceil(value / _HALF_POINT)) * _HALF_POINT
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import difflib
 import itertools
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -16,26 +16,35 @@ from pathlib import Path
 from typing import Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, settle, whole
-from easeml_meter.conditions import BETTER, Condition, Difference, parse_question
+from easeml_meter.conditions import (
+    BETTER,
+    Condition,
+    Difference,
+    Vouching,
+    parse_question,
+)
 from easeml_meter.corpus import WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.showing import Shown
 from easeml_meter.spec.bands import Band, default_edges, read_band
-from easeml_meter.spec.budgets import (
+from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
+from easeml_meter.spec.questions import (
+    check_corpus,
+    check_drawn,
     check_memory,
+    check_on_demand,
+    check_published,
+    check_question,
     check_reverts,
+    check_scores,
     check_tenants,
     check_top_up,
     check_window,
 )
-from easeml_meter.spec.gaps import (
-    check_drawn,
-    check_published,
-)
-from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
-from easeml_meter.spec.questions import check_on_demand, check_question
-from easeml_meter.spec.scores import check_corpus, check_scores
 from easeml_meter.spec.strata import check_strata, stratum_shares, stratum_weights
 
+DEFAULT_STEPS, DEFAULT_DELTA = 10, 0.1
+"""What a meter answers, and how sure it is, where nobody says so."""
 _SMALLEST_DELTA = 1e-300
 _SMALLEST_CEILING = 1e-100
 """The next size at which one more error fits below it must be a number that floats reach."""
@@ -55,8 +64,8 @@ _NO_SETTINGS = {
 """What no meter is made with, and what to do instead."""
 
 
-@dataclass(frozen=True)
-class MeterSpec:
+@dataclass(frozen=True, repr=False)
+class MeterSpec(Shown):
     """A meter and the promise asked of it.
 
     A meter that asks a condition in place of the gap has no bands.
@@ -95,14 +104,25 @@ class MeterSpec:
     """The classes that may be predicted; empty: those of the validation set."""
     models: bool | str = False
     """Models may be submitted too; "onnx": ONNX files only. One can fail on the hidden inputs."""
+    commands_may_carry_inputs_out: bool = False
+    """At a server, take commands also where inputs are hidden: what files of the system a command
+    has touched tells its developer's next one about these, bit by bit."""
     question: str = GAP
     """What a test set is asked: for the gap, or a condition that models pass or fail."""
     passes: int | None = None
     """How many models may pass a condition before the one that closes the test set."""
+    g: float | None = None
+    """Of an alarm: the overfitting that is accepted; None: as little as the rows allow."""
+    expects: float | None = None
+    """Of an alarm without g: the loss that g is planned for; None: 0.2."""
+    alarms: int | None = None
+    """Of an alarm: the alarm of this number closes the test set; None: the third."""
+    labels: int | None = None
+    """Of an alarm without g: how many labels there will be."""
     metric: str = ""
     """Which scores of an evaluation count, as its tool calls them: chosen before any is seen."""
     disagreement: float | None = None
-    """With "n - o": fail whatever differs from the old model on a larger share of rows."""
+    """With "n - o": fail where exactly one of the two is right on a larger share of rows."""
     tolerance: float | None = None
     """With "better": by how much the test set has to show it."""
     floor: float | None = None
@@ -143,7 +163,8 @@ class MeterSpec:
         lists = ("bands", "tenants", "reverts", "classes")
         for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
-        for name in ("published", "handover", "clusters", "on_demand"):
+        carried = "commands_may_carry_inputs_out"
+        for name in ("published", "handover", "clusters", "on_demand", carried):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -165,6 +186,8 @@ class MeterSpec:
         check_strata(self)
         if self.inputs not in ("hidden", "public"):
             raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
+        if self.commands_may_carry_inputs_out and (self.models, self.inputs) != (True, "hidden"):
+            raise invalid(carried, True, 'only with models = true and inputs = "hidden"')
         self._check_classes()
         if self.ceiling is not None:
             finite("ceiling", self.ceiling)
@@ -217,12 +240,27 @@ class MeterSpec:
         return self.asked if isinstance(self.asked, Difference) else None
 
     @property
+    def teams_apart(self) -> bool:
+        """Whether teams share nothing but the validation set, as if each were alone."""
+        return bool(self.tenants) and not self.handover
+
+    @property
+    def vouches(self) -> bool:
+        """Whether it raises alarms."""
+        return isinstance(self.asked, Vouching)
+
+    @property
+    def verdict(self) -> bool:
+        """Whether an answer is yes or no, and has no height."""
+        return isinstance(self.asked, Condition | Vouching)
+
+    @property
     def compares(self) -> bool:
         """Whether each answer is about a model beside an old one."""
         return self.asked is not None and self.asked.needs_old
 
     @cached_property
-    def asked(self) -> Condition | Difference | None:
+    def asked(self) -> Condition | Difference | Vouching | None:
         """The question as it is understood; None: it is the gap."""
         if self.question == GAP:
             return None
@@ -418,8 +456,8 @@ class MeterSpec:
         *,
         signals: int | None = None,
         tolerance: float | Sequence[float],
-        steps: int,
-        delta: float,
+        steps: int = DEFAULT_STEPS,
+        delta: float = DEFAULT_DELTA,
         edges: Sequence[float] | None = None,
         **options: Any,
     ) -> Self:
@@ -429,11 +467,13 @@ class MeterSpec:
         instead, the bands are equally wide; given neither, they have the default edges.
         """
         if signals is None and edges is None and not isinstance(tolerance, Sequence):
-            edges = default_edges(tolerance)
+            edges = default_edges(tolerance, costly=_edges_cost(options))
         if signals is None:
             given = tolerance if isinstance(tolerance, Sequence) else ()
             signals = len(given) if edges is None else len(edges) + 1
         whole("signals", signals, at_least=1)
+        if signals > 10_000:
+            raise invalid("signals", signals, "at most 10,000 bands")
         if isinstance(tolerance, Sequence):
             tolerances = list(tolerance)
             if len(tolerances) != signals:
@@ -444,6 +484,9 @@ class MeterSpec:
         if edges is not None and len(edges) != signals - 1:
             raise invalid("edges", list(edges), f"{signals - 1} inner edges for {signals} bands")
         inner = [k / signals for k in range(1, signals)] if edges is None else list(edges)
+        if any(upper <= lower for lower, upper in itertools.pairwise(inner)):
+            listed = ",".join(f"{each:g}" for each in sorted({*inner}))
+            raise invalid("edges", inner, f"they must rise, as {listed} do")
         outer = [0.0, *inner, 1.0]
         bands = tuple(
             Band(lower, upper, tolerance)
@@ -460,18 +503,35 @@ class MeterSpec:
         pairs = zip(self.bands, tolerances, strict=True)
         return self.replace(bands=tuple(Band(b.lower, b.upper, eps) for b, eps in pairs))
 
+    def with_edges(self, edges: Sequence[float]) -> Self:
+        """Copy with other edges, and the first tolerance in every band."""
+        ends = itertools.pairwise((0.0, *edges, 1.0))
+        return self.replace(bands=tuple(Band(*each, self.tolerances[0]) for each in ends))
+
+    @property
+    def has_default_edges(self) -> bool:
+        """Whether its bands are what nobody chose."""
+        if self.drawn is not None or len(set(self.tolerances)) != 1:
+            return False
+        (tolerance,) = set(self.tolerances)
+        return self.edges in [default_edges(tolerance, costly=each) for each in (False, True)]
+
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> Self:
         """Build from the tables of a meter.toml: [meter] and one [[bands]] per signal."""
         unknown = sorted(set(data) - {"meter", "bands"})
         if unknown:
-            raise invalid("meter.toml", unknown[0], "only [meter] and [[bands]] are known")
+            below = unknown[0] in cls.__dataclass_fields__
+            needed = "it belongs below [meter]" if below else "only [meter] and [[bands]] are known"
+            raise invalid("meter.toml", unknown[0], needed)
         meter, bands = data.get("meter"), data.get("bands")
         if not isinstance(meter, Mapping):
             raise invalid("meter.toml", "no [meter] table", "it must hold steps and delta")
-        if bands is None and meter.get("question", GAP) != GAP:
+        asks = meter.get("question", GAP) != GAP
+        by_default = bands is None and not asks
+        if bands is None:
             bands = []
-        elif not isinstance(bands, list) or not bands:
+        elif not isinstance(bands, list) or (not bands and not asks):
             raise invalid("meter.toml", "no [[bands]]", "give lower, upper and tolerance of each")
         known = {field.name for field in dataclasses.fields(cls)} - {"bands", *_NO_SETTINGS}
         for key in meter:
@@ -481,12 +541,15 @@ class MeterSpec:
                     f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
                 )
                 raise InvalidInput(f"meter.toml: [meter] {key[:40]!r} is no setting: {meant}")
-        for key in ("steps", "delta"):
-            if key not in meter:
-                example = {"steps": "10", "delta": "0.05"}[key]
-                raise InvalidInput(f"meter.toml: [meter] {key} is missing: add {key} = {example}")
+        given = {"steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA, **meter}
+        if by_default:
+            tolerance = given.pop("tolerance", None)
+            if tolerance is None:
+                raise InvalidInput("meter.toml: no bands: add tolerance = 0.05, or labels = 500")
+            finite("tolerance", tolerance)
+            return cls.uniform(tolerance=tolerance, **given)
         return cls(
-            bands=tuple(read_band(number, band) for number, band in enumerate(bands, 1)), **meter
+            bands=tuple(read_band(number, band) for number, band in enumerate(bands, 1)), **given
         )
 
     def to_mapping(self) -> dict[str, Any]:
@@ -505,8 +568,10 @@ class MeterSpec:
         return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}
 
     @classmethod
-    def read(cls, path: str | Path) -> Self:
-        """Read a meter.toml."""
+    def read(
+        cls, path: str | Path, make: Callable[[Mapping[str, Any]], MeterSpec] | None = None
+    ) -> MeterSpec:
+        """Read a meter.toml; `make` a meter of its tables in another way than `from_mapping`."""
         try:
             data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
@@ -517,7 +582,7 @@ class MeterSpec:
         except ValueError as error:  # also of a number with thousands of digits
             raise InvalidInput(f"{path}: not a valid TOML file: {error}") from error
         try:
-            return cls.from_mapping(data)
+            return (make or cls.from_mapping)(data)
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {str(error).removeprefix('meter.toml: ')}") from error
 
@@ -530,3 +595,9 @@ class MeterSpec:
     def write(self, path: Path) -> None:
         """Write as meter.toml."""
         path.write_text(self.to_toml(), encoding="utf-8")
+
+
+def _edges_cost(options: Mapping[str, Any]) -> bool:
+    """Whether every edge more costs labels, whatever its place."""
+    worst = options.get("protocol") == Protocol.INCREMENTAL
+    return worst or options.get("memory") is not None

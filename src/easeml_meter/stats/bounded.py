@@ -118,7 +118,6 @@ def _worst_convex(labels: int, tolerance: float, lowest: float, highest: float) 
 
 
 def _log_convex_at(labels: int, tolerance: float, true_loss: Floats) -> Floats:
-    """Return the bound of the upper side at each of these true losses."""
     mean = labels * true_loss
     beyond = mean + labels * tolerance
     # E(B | B > a) rises with a, and the best a is where it passes n (p + eps): cut down to that.

@@ -23,8 +23,7 @@ from functools import lru_cache
 
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats.draws import expected_edges
-from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.feedback import expected_edges, possible_bands
 
 MAX_WALK = 10_000
 """Rules without a closed form are counted step by step; beyond this many steps they are refused."""
@@ -103,8 +102,10 @@ def log_models(
     if spec.protocol in (Protocol.INDEPENDENT, Protocol.RESAMPLING):
         return (math.log(total),)
     possible = possible_bands(spec) if possible is None else possible
-    rows = [_log_models_of_one(spec, part, possible) for part in _parts(spec, total)]
-    return tuple(log_sum(column) for column in zip(*rows, strict=True))
+    parts = [total] if spec.handover or not spec.tenants else spec.tenants  # a history each
+    _check_work(spec, sum(part for part in set(parts) if _is_walked(spec, part, possible)))
+    known = {part: _log_models_of_one(spec, part, possible) for part in set(parts)}
+    return tuple(log_sum(column) for column in zip(*map(known.get, parts), strict=True))
 
 
 def log_weighed(
@@ -118,13 +119,7 @@ def log_weighed(
     return log_sum([count + tail for count, tail in zip(counts, log_tails, strict=False)])
 
 
-def _parts(spec: MeterSpec, steps: int) -> Sequence[int]:
-    """Return the steps of each history that is counted for itself."""
-    return [steps] if spec.handover or not spec.tenants else spec.tenants
-
-
 def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[float, ...]:
-    """Count for one developer."""
     if spec.memory is not None and spec.memory < steps:
         return tuple(map(log, _with_memory(spec, steps, possible)))
     if spec.protocol is Protocol.REGULAR:
@@ -136,19 +131,25 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
         undone = [(at - 1) * math.log(answers) for at in effective]
         each = log_sum([tree, *undone])
         return (each,) * spec.signals if spec.published else (each,)
+    if _is_walked(spec, steps, possible):
+        return tuple(map(log, models(spec, steps, possible)))
     # All histories are never fewer than the consistent ones, and have a closed form.
-    if steps > _LONGEST_PLAIN and possible > 2 and _has_binomials(spec, spec.signals):
-        possible = spec.signals
-    if _has_binomials(spec, possible):
-        return tuple(
-            log(_incremental_count(spec, level, steps, possible)) for level in range(spec.signals)
-        )
-    _check_work(spec, steps)
-    return tuple(map(log, models(spec, steps, possible)))
+    possible = spec.signals if possible > 2 else possible
+    return tuple(
+        log(_incremental_count(spec, level, steps, possible)) for level in range(spec.signals)
+    )
+
+
+def _is_walked(spec: MeterSpec, steps: int, possible: int) -> bool:
+    """Whether a count of so many steps has no closed form that is taken for it."""
+    kept = steps if spec.memory is None else spec.memory
+    if spec.protocol is not Protocol.INCREMENTAL or kept < steps:
+        return False
+    long = steps > _LONGEST_PLAIN and possible > 2
+    return not _has_binomials(spec, spec.signals if long else possible)
 
 
 def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
-    """Refuse a count that would take long."""
     most = _most_steps(spec)
     if steps > most:
         kind = "a meter counted step by step"
@@ -157,7 +158,6 @@ def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
 
 
 def _most_steps(spec: MeterSpec) -> int:
-    """Return how many steps of a meter without a closed form are counted."""
     tops = spec.signals if spec.protocol is Protocol.INCREMENTAL else 1
     return min(MAX_WALK, _MOST_WORK // (tops * (spec.signals + spec.silent_answers)))
 

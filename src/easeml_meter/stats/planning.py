@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import counting, judges, scores
+from easeml_meter.stats.feedback import broken_from
 from easeml_meter.stats.tails import log_tail
 
 MAX_STEPS = 10**9
@@ -48,7 +49,8 @@ def log_failure(
             averaged = not spec.sized or (spec.corpus is not None and spec.corpus.name == "auc")
             if averaged and spec.tail in (Bound.EXACT, Bound.CONVEX):
                 # Never below either tail, and quick: what is lost in the sum needs no more.
-                rough = log_tail(Bound.KL, labels, tolerance, spec.ceiling)
+                eps = broken_from(spec, tolerance)
+                rough = log_tail(Bound.KL, labels, eps, spec.ceiling)
                 if count + rough < top - _LOST:
                     tails.append(rough)
                     continue
@@ -67,6 +69,7 @@ def log_tails(
 
 
 def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[..., float]) -> float:
+    tolerance = broken_from(spec, tolerance)
     if spec.corpus is not None:
         return scores.log_corpus_tail(spec, labels, tolerance)
     if spec.stratified:

@@ -37,16 +37,21 @@ def at_least(value: float | Fraction, digits: int = _DIGITS) -> str:
 
 
 @lru_cache(maxsize=1024)  # a long history prints the same few figures at every step
-def confidence(spec: MeterSpec) -> str:
-    """Return the probability that a session keeps its promise, rounded down and never 1."""
-    return confidence_of(as_written(spec.delta))
+def confidence(spec: MeterSpec, number: int = 1) -> str:
+    """Return the probability that a session keeps its promise, rounded down and never 1.
+
+    Of a rolling test set: that all windows do up to the last one that shares its delta with the one
+    of this `number`. Every delta is for the first promise that is broken, so they add up.
+    """
+    deltas = 1 if spec.window is None else -(-number // spec.steps)
+    return confidence_of(min(Fraction(1), deltas * as_written(spec.delta)))
 
 
 def confidence_of(failure: Fraction) -> str:
     """Return 1 minus the probability of a failure, rounded down and never 1."""
     delta = Decimal(at_most(failure))
     context = Context(prec=_CONFIDENCE_DIGITS, rounding=ROUND_FLOOR)
-    return f"{context.subtract(Decimal(1), delta).normalize():f}"
+    return f"{abs(context.subtract(Decimal(1), delta)).normalize():f}"  # 0 has a sign
 
 
 @lru_cache(maxsize=1024)

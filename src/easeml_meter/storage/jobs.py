@@ -85,11 +85,7 @@ def install(store: Store) -> None:
 
 
 def enqueue(books: Books, job: Job) -> None:
-    """Queue a job, once this transaction is committed.
-
-    Raises:
-        StorageError: the queue's tables cannot be used.
-    """
+    """Queue a job, once this transaction is committed."""
     if books.connection.dialect.name != "postgresql":
         return
     from procrastinate.exceptions import ConnectorException

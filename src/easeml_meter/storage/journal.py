@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from operator import attrgetter
 from typing import Any, TypeVar, get_type_hints
 
@@ -31,6 +30,7 @@ _MOST = 10**12
 _NO_LINE = (ValueError, TypeError, KeyError, RecursionError)
 """What reading a line may raise, if it was cut short or written by somebody else."""
 Row = TypeVar("Row", Entry, HandOver, Promotion)
+Dated = TypeVar("Dated", HandOver, Promotion)
 # Found out once: a journal has a line for every answer.
 _TYPES: dict[type[Any], dict[str, Any]] = {
     kind: get_type_hints(kind) for kind in (Entry, HandOver, Promotion)
@@ -83,11 +83,7 @@ class Journal:
 
     def handovers(self) -> list[HandOver]:
         """Return all hand-overs, the oldest first; one that was added twice counts once."""
-        found = []
-        for line in dict.fromkeys(self._files.lines(self._handovers)):
-            with suppress(*_NO_LINE):  # cut short by a crash
-                found.append(_checked(HandOver(**_read(line))))
-        return sorted(found, key=lambda row: row.at)
+        return self._rows(self._handovers, HandOver)
 
     def append_promotion(self, row: Promotion) -> None:
         """Add a promotion, in a file of its own, and wait until it is on disk."""
@@ -95,11 +91,11 @@ class Journal:
 
     def promotions(self) -> list[Promotion]:
         """Return all promotions, the oldest first; one that was added twice counts once."""
-        found = []
-        for line in dict.fromkeys(self._files.lines(self._promotions)):
-            with suppress(*_NO_LINE):  # cut short by a crash
-                found.append(_checked(Promotion(**_read(line))))
-        return sorted(found, key=lambda row: row.at)
+        return self._rows(self._promotions, Promotion)
+
+    def _rows(self, name: str, kind: type[Dated]) -> list[Dated]:
+        rows = (_row(kind, line) for line in dict.fromkeys(self._files.lines(name)))
+        return sorted((row for row in rows if row is not None), key=lambda row: row.at)
 
     def append_top_up(self, fingerprint: str) -> None:
         """Add which test set these rows became a part of, in a file of its own."""
@@ -116,8 +112,8 @@ def entries_in(lines: Iterable[str]) -> list[Entry]:
 
     Two answers at the same moment may both enter the one before them: it counts once.
     """
-    found = [entry for entry in map(_entry, dict.fromkeys(lines)) if entry is not None]
-    return sorted(found, key=attrgetter("tenant", "step"))
+    rows = (_row(Entry, line) for line in dict.fromkeys(lines))
+    return sorted((row for row in rows if row is not None), key=attrgetter("tenant", "step"))
 
 
 def retired_at(lines: Iterable[str]) -> str | None:
@@ -126,10 +122,10 @@ def retired_at(lines: Iterable[str]) -> str | None:
     return next((str(each[_RETIRED]) for each in found if _RETIRED in each), None)
 
 
-def _entry(line: str) -> Entry | None:
+def _row(kind: type[Row], line: str) -> Row | None:
     try:
-        return _checked(Entry(**_read(line)))
-    except _NO_LINE:
+        return _checked(kind(**_read(line)))
+    except _NO_LINE:  # cut short by a crash
         return None
 
 

@@ -256,6 +256,13 @@ queue_waits = sa.Table(
     sa.Column("seconds", sa.Float, nullable=False),
 )
 
+workers = sa.Table(
+    "workers",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),  # of a process, drawn when it starts
+    sa.Column("seen_at", sa.String(32), nullable=False),
+)
+
 deliveries = sa.Table(
     "deliveries",
     metadata,

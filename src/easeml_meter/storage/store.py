@@ -198,11 +198,7 @@ def in_use(url: str) -> Iterator[None]:
 
 @contextmanager
 def alone(url: str) -> Iterator[None]:
-    """Keep every server, worker and other restore away from a database; make its folder if new.
-
-    Raises:
-        StorageError: another one uses the database.
-    """
+    """Keep every server, worker and other restore away from a database; make its folder if new."""
     if _is_sqlite(url):
         with _alone_on_sqlite(url):
             yield

@@ -22,6 +22,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn
 
@@ -100,7 +101,7 @@ def forked(
     work: Callable[..., None],
     *given: object,
     memory: int,
-    seconds: int,
+    seconds: float,
     patience: float | None = None,
     stdin: IO[bytes] | None = None,
 ) -> Iterator[IO[bytes]]:
@@ -116,7 +117,8 @@ def forked(
             pickle.dump((memory, seconds, patience, work, given), todo)
             todo.flush()
             files = [todo.fileno(), its.fileno(), *([stdin.fileno()] if stdin else [])]
-            _helper.ask(files)
+            called = (each for each in (work, *given) if callable(each))
+            _helper.ask(files, *(each.__module__ for each in called))
         its.close()
         yield stream
 
@@ -156,13 +158,13 @@ class _Helper:
             atexit.register(self._end)
             return self._socket
 
-    def ask(self, files: Sequence[int]) -> None:
-        """Have it fork a child that gets these files."""
-        asking = self.start()
+    def ask(self, files: Sequence[int], *modules: str) -> None:
+        """Have it load modules that the child needs, and fork one that gets these files."""
+        asking, named = self.start(), " ".join(modules).encode()
         try:
-            socket.send_fds(asking, [b"."], files)
+            socket.send_fds(asking, [named], files)
         except OSError:  # something ended it
-            socket.send_fds(self.start(before=asking), [b"."], files)
+            socket.send_fds(self.start(before=asking), [named], files)
 
     def _end(self) -> None:
         """Let go of it: it ends when all have who could ask."""
@@ -185,14 +187,20 @@ def main() -> None:
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the children
-    loaded = False
+    loaded: set[bytes] = set()
     while True:
-        message, files, _, _ = socket.recv_fds(asking, 1, _MOST_FILES)
+        message, files, _, _ = socket.recv_fds(asking, 4096, _MOST_FILES)
         if not message:
             return
         if not loaded:  # with the first request: a server that reads no files needs no libraries
             _load()
-            loaded = True
+        if message not in loaded:
+            with suppress(Exception):  # the child will miss it, too, and says so
+                for name in message.decode().split():
+                    import_module(name)
+            gc.collect()
+            gc.freeze()
+            loaded.add(message)
         if not os.fork():
             asking.close()
             _work(files)
@@ -212,11 +220,6 @@ def _load() -> None:
     pa.set_io_thread_count(1)
     import pyarrow.parquet  # noqa: F401
 
-    import easeml_meter.tables.opening  # noqa: F401
-
-    gc.collect()
-    gc.freeze()
-
 
 def _out_of_memory(error: BaseException | None) -> bool:
     """Whether memory ended where something seemed damaged."""
@@ -226,8 +229,6 @@ def _out_of_memory(error: BaseException | None) -> bool:
 
 
 class _WithoutPandas:
-    """Says that there is no pandas."""
-
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name == "pandas":
             raise ModuleNotFoundError(name, name=name)
@@ -249,12 +250,13 @@ def _work(files: Sequence[int]) -> NoReturn:
     os._exit(code)
 
 
-def _limit(memory: int, seconds: int) -> None:
+def _limit(memory: int, seconds: float) -> None:
     """Give this process so much more than it has now, for good."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     most = pages * resource.getpagesize() + memory
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds),) * 2)
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # to a part of a second
     for each in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
         resource.setrlimit(each, (0, 0))
 

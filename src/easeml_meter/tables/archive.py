@@ -54,11 +54,7 @@ def pack(files: Mapping[str, File]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, File]:
-    """Return the files of an archive.
-
-    Raises:
-        DamagedArchive: it is none that was written here.
-    """
+    """Return the files of an archive."""
     found: dict[str, File] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as archive:

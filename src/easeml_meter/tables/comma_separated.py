@@ -1,4 +1,8 @@
-"""CSV: UTF-8, with a header, and quotes as in RFC 4180. Fields may be separated by tabs too."""
+"""CSV: UTF-8, with a header, and quotes as in RFC 4180.
+
+Fields may be separated by tabs or semicolons too, which the header shows. With semicolons, numbers
+may have a decimal comma, as a spreadsheet writes them where that is the custom.
+"""
 
 from __future__ import annotations
 
@@ -10,41 +14,46 @@ from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables import text as blocks
-from easeml_meter.tables.files import Stamp
-from easeml_meter.tables.source import Source
-from easeml_meter.tables.table import Manner, Types
-from easeml_meter.tables.text import Block, TextTable
-from easeml_meter.tables.wording import excerpt, named
+from easeml_meter.tables import table as blocks
+from easeml_meter.tables.source import Source, Stamp, excerpt, named
+from easeml_meter.tables.table import Block, Manner, TextTable, Types
 
 _HEADER_BYTES = 1 << 12
 """A header is looked for in so much of a file, and in a whole block if that holds no row."""
 _PIECE = 1 << 16
+_QUOTED = re.compile(rb'"[^"]*"')
+_DECIMAL_COMMA = r"^\s*([+-]?([0-9]+(,[0-9]*)?|,[0-9]+)([eE][+-]?[0-9]+)?)?\s*$"
 
 
 @dataclass(frozen=True)
 class CsvTable(TextTable):
-    """CSV, or TSV by its ending."""
+    """CSV; TSV by its ending."""
 
     delimiter: str
     texts: frozenset[str] = frozenset()
     """Columns that are text, unless they hold nothing but whole numbers in plain digits."""
+    commas: frozenset[str] = frozenset()
+    """Columns of numbers with a decimal comma."""
     kind: ClassVar[str] = "CSV"
     mixed: ClassVar[bool] = True
 
     @classmethod
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Look at all rows to settle the types; raw columns are text, only the header is needed."""
-        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        delimiter = "\t" if path.suffix.lower() == ".tsv" else _delimiter(path)
         table = cls(named(path), pa.schema([]), None, path, stamp, delimiter)
+        if delimiter == ";" and (manner.reals or not manner.raw):
+            table = replace(table, commas=table._with_commas(manner.texts))
         if manner.raw:
             names = table._header()
             return replace(table, schema=pa.schema([(name, pa.string()) for name in names]))
         types = {**dict.fromkeys(manner.texts, pa.string()), **manner.types}
+        types = dict.fromkeys(table.commas, pa.float64()) | types
         table = replace(table, texts=frozenset(manner.texts) - {*manner.types}).settled(types)
         for column in table.schema:
             if pa.types.is_binary(column.type) and column.name not in types:
@@ -56,6 +65,20 @@ class CsvTable(TextTable):
         few = text[: _last_row_end(text[:_HEADER_BYTES]) or len(text)]
         names: list[str] = self._parse(Block(few), {}, None).schema.names
         return names
+
+    def _with_commas(self, texts: Sequence[str]) -> frozenset[str]:
+        """Return the columns whose values all are numbers, some with a decimal comma."""
+        names = [name for name in self._header() if name not in texts]
+        table = replace(self, schema=pa.schema([(name, pa.string()) for name in names]))
+        others, found = set[str](), set[str]()
+        for part in table._parsed(dict.fromkeys(names, pa.string()), None):
+            for name in names:
+                numbers = pc.match_substring_regex(part.column(name), _DECIMAL_COMMA)
+                if not pc.all(numbers).as_py():
+                    others.add(name)
+                elif pc.any(pc.match_substring(part.column(name), ",")).as_py():
+                    found.add(name)
+        return frozenset(found - others)
 
     def _blocks(self) -> Iterator[bytes]:
         """Cut the file after rows; a line break within quotes ends none."""
@@ -98,7 +121,7 @@ class CsvTable(TextTable):
             return "error"
 
         try:
-            return pa.csv.read_csv(
+            found = pa.csv.read_csv(
                 pa.BufferReader(block.text),
                 read_options=pa.csv.ReadOptions(
                     block_size=len(block.text) + 1, column_names=block.names, use_threads=False
@@ -111,18 +134,38 @@ class CsvTable(TextTable):
                     invalid_row_handler=note if _is_text(block.text) else None,
                 ),
                 convert_options=pa.csv.ConvertOptions(
-                    column_types=dict(types),
+                    column_types={**types, **dict.fromkeys(self.commas, pa.string())},
                     include_columns=None if columns is None else list(columns),
                 ),
             )
         except pa.ArrowInvalid as error:
             if broken:
                 raise InvalidInput(broken[0]) from None
-            found = re.match(r"In CSV column #(\d+): ", str(error))
-            if not found:
+            place = re.match(r"In CSV column #(\d+): ", str(error))
+            if not place:
                 raise
             names = block.names or self.columns or self._parse(block, {}, None).schema.names
-            raise _misfit(names[int(found[1])], types, str(error)) from None
+            raise _misfit(names[int(place[1])], types, str(error)) from None
+        return self._decimal(found, types)
+
+    def _decimal(self, found: pa.Table, types: Types) -> pa.Table:
+        """Return numbers with a decimal point in the place of a comma."""
+        for name in self.commas.intersection(found.schema.names):
+            texts = pc.replace_substring(found.column(name), ",", ".", max_replacements=1)
+            kind = types.get(name, pa.string())
+            if not pa.types.is_string(kind):
+                trimmed = pc.utf8_trim_whitespace(texts)
+                texts = pc.if_else(pc.equal(trimmed, ""), None, trimmed).cast(kind)
+            found = found.set_column(found.schema.get_field_index(name), name, texts)
+        return found
+
+
+def _delimiter(path: Source) -> str:
+    """Tell by the header what separates fields: a comma, wherever there is one."""
+    with path.open("rb") as stream:
+        header = _QUOTED.sub(b"", stream.read(_HEADER_BYTES)).lstrip(b"\r\n").splitlines()
+    marks = header[0] if header else b""
+    return next((mark for mark in ",;\t" if mark.encode() in marks), ",")
 
 
 def _misfit(name: str, types: Types, reason: str) -> InvalidInput:

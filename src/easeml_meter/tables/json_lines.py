@@ -1,7 +1,8 @@
-"""JSON Lines: one object per line."""
+"""JSON Lines, one object per line; and JSON, an array of objects on any number of lines."""
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -12,13 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from easeml_meter.errors import InvalidInput
-from easeml_meter.tables import text as blocks
-from easeml_meter.tables.files import Stamp
-from easeml_meter.tables.source import Source
-from easeml_meter.tables.table import Manner, Types
-from easeml_meter.tables.text import Block, TextTable
-from easeml_meter.tables.wording import named
+from easeml_meter.errors import InvalidInput, TooLarge
+from easeml_meter.tables import table as blocks
+from easeml_meter.tables.source import Source, Stamp, named
+from easeml_meter.tables.table import Block, Manner, TextTable, Types
 
 DEEPEST = 100
 """Lists within lists within lists; at some thousands Arrow ends the process."""
@@ -47,7 +45,6 @@ class JsonTable(TextTable):
         return table.settled(manner.types)
 
     def _first_record(self) -> object:
-        """Return the first object; None if there is none."""
         first = b""
         with self.path.open("rb") as file:
             while not first and (line := file.readline(4 * blocks.BLOCK)):
@@ -55,7 +52,6 @@ class JsonTable(TextTable):
         return json.loads(first) if first else None
 
     def _blocks(self) -> Iterator[bytes]:
-        """Cut the file after lines."""
         rest = b""
         with self.path.open("rb") as stream:
             while text := stream.read(blocks.BLOCK):
@@ -155,3 +151,59 @@ def _type_of(value: object, *, reals: bool) -> pa.DataType:
             return pa.list_(_type_of(0.5 if fraction else first, reals=reals))
         case _:
             return pa.null()
+
+
+MOST = 64 << 20
+"""Bytes of a file, which is read whole."""
+_BEGIN, _COMMA = (re.compile(rf"[ \t\r\n]*{mark}[ \t\r\n]*") for mark in (r"\[", ","))
+_END = re.compile(r"[ \t\r\n]*\][ \t\r\n]*\Z")
+_BREAKS = bytes.maketrans(b"\r\n", b"  ")
+# What an object holds is of no use here: its numbers, of any length, are not worked out.
+_DECODER = json.JSONDecoder(parse_int=len, parse_float=len, parse_constant=len)
+
+
+@dataclass(frozen=True)
+class JsonArrayTable(JsonTable):
+    """An array of objects, put on lines of their own."""
+
+    kind: ClassVar[str] = "JSON"
+
+    def _first_record(self) -> object:
+        first = next(self._blocks(), b"").partition(b"\n")[0]
+        return json.loads(first) if first else None
+
+    def _blocks(self) -> Iterator[bytes]:
+        with self.path.open("rb") as stream:
+            content = stream.read(MOST + 1)
+        if len(content) > MOST:
+            raise TooLarge(f"more than {MOST:,} bytes: write one object per line in a .jsonl")
+        content = content.removeprefix(codecs.BOM_UTF8)
+        lines, waiting = [], 0
+        for start, end in _objects(content.decode("latin-1")):
+            # Only between values: a string holds no bare line break.
+            lines.append(content[start:end].translate(_BREAKS))
+            waiting += end - start
+            if waiting > blocks.BLOCK:
+                yield b"\n".join([*lines, b""])
+                lines, waiting = [], 0
+        yield b"\n".join(lines)
+
+
+def _objects(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the objects of an array begin and end; a character stands for each byte."""
+    found, row, at = _BEGIN.match(text), 0, 0
+    if found is None:
+        needed = "write [{...}, ...], or one object per line in a .jsonl"
+        raise InvalidInput(f"no array of objects: {needed}")
+    while found is not None and (row or not _END.match(text, found.end())):
+        at, row = found.end(), row + 1
+        try:
+            end = _DECODER.raw_decode(text, at)[1]
+        except (json.JSONDecodeError, RecursionError):
+            end = at
+        if end == at or text[at] != "{":
+            raise InvalidInput(f"row {row}: no whole JSON object: write [{{...}}, ...]")
+        yield at, end
+        at, found = end, _COMMA.match(text, end)
+    if not _END.match(text, found.end() if found else at):
+        raise InvalidInput(f"the array does not end after row {row}: write [{{...}}, ...]")

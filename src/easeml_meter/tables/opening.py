@@ -11,14 +11,26 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput, TooLarge
 from easeml_meter.tables.apart import Work, answer_apart
-from easeml_meter.tables.binary import ArrowTable, ParquetTable
+from easeml_meter.tables.binary import ArrowTable, NpyTable, ParquetTable
 from easeml_meter.tables.comma_separated import CsvTable
-from easeml_meter.tables.files import Stamp, reading, stamp_of
-from easeml_meter.tables.json_array import JsonArrayTable
-from easeml_meter.tables.json_lines import JsonTable
-from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits, TableTally, written_out
-from easeml_meter.tables.numpy_file import NpyTable
-from easeml_meter.tables.source import Given, Held, Source, source_of
+from easeml_meter.tables.json_lines import JsonArrayTable, JsonTable
+from easeml_meter.tables.source import (
+    USUAL_LIMITS,
+    Given,
+    Held,
+    Source,
+    Stamp,
+    TableLimits,
+    TableTally,
+    about,
+    excerpt,
+    for_arrow,
+    named,
+    reading,
+    source_of,
+    stamp_of,
+    written_out,
+)
 from easeml_meter.tables.table import (
     Batches,
     FileTable,
@@ -27,9 +39,8 @@ from easeml_meter.tables.table import (
     Table,
     Types,
     check_columns,
-    without_views,
+    plain_schema,
 )
-from easeml_meter.tables.wording import about, excerpt, named
 
 FORMATS: dict[str, type[FileTable]] = {
     ".parquet": ParquetTable,
@@ -46,12 +57,17 @@ FORMATS: dict[str, type[FileTable]] = {
     ".npy": NpyTable,
 }
 
-_UNPACK, _SAVE = "unpack it first", "save the sheet as CSV"
-_REMEDIES = {".gz": _UNPACK, ".zip": _UNPACK, ".xlsx": _SAVE, ".xls": _SAVE, ".ods": _SAVE}
+PACKED = {".gz": "gzip", ".zst": "zstd"}
+_MOST_UNPACKED = 4 << 30
+"""Bytes; strangers have less (`most_decoded_bytes`)."""
+
+_INNER, _SAVE = "let its name say what is in it, such as .csv.gz", "save the sheet as CSV"
+_REMEDIES = {".gz": _INNER, ".zst": _INNER, ".zip": "unpack it first"}
+_REMEDIES |= dict.fromkeys((".xlsx", ".xls", ".ods"), _SAVE)
 """What to do about files that are often given, and not read."""
 
 _NOT_TEXT = {
-    b"\x1f\x8b": f"packed by gzip: {_UNPACK}",
+    b"\x1f\x8b": f"packed by gzip: {_INNER}",
     b"PK\3\4": f"a zip file or a spreadsheet (.xlsx): {_SAVE}",
     b"PAR1\x15": "a Parquet file: let its name end in .parquet",
     b"ARROW1\0": "an Arrow file: let its name end in .arrow",
@@ -72,8 +88,8 @@ def open_table(
     """
     if not isinstance(source, pa.Table):
         return _open(source, Manner(types or {}, texts))
-    plain = source.cast(without_views(source.schema))
-    table = MemoryTable("the table", plain.schema, plain.num_rows, plain)
+    schema = plain_schema(source.schema)
+    table = MemoryTable("the table", schema, source.num_rows, source)
     with about(table.name):
         _check(table)
     return table
@@ -91,14 +107,42 @@ def open_raw(
     return _open(path, Manner(texts=texts, raw=True, reals=reals, settled=settled))
 
 
+def unpacked(source: Source) -> Source:
+    """Return what gzip or zstd packed, in memory; any other file as it is."""
+    inner = Held(source.name[: -len(source.suffix)] if source.suffix else "", b"")
+    if source.suffix.lower() not in PACKED or inner.suffix.lower() not in FORMATS:
+        return source
+    title, limits = named(source), source.limits if isinstance(source, Held) else None
+    if isinstance(source, Held) and limits:
+        content = _apart(_unpacked, source)[1].column(0)[0].as_py()
+    else:
+        content = _unpack(source, _MOST_UNPACKED)
+    return Held(inner.name, content, title, limits)
+
+
+def _unpack(source: Source, most: int) -> bytes:
+    stamp_of(source)
+    codec = PACKED[source.suffix.lower()]
+    with reading(source, codec), pa.input_stream(for_arrow(source), compression=codec) as stream:
+        content: bytes = stream.read(most + 1)
+    if len(content) > most:
+        raise TooLarge(
+            f"{named(source)}: more than {most:,} bytes in it: unpack it first, or give "
+            "fewer rows (setting most_decoded_bytes of a server)"
+        )
+    return content
+
+
+def _unpacked(source: Held, limits: TableLimits) -> tuple[None, pa.Table]:
+    content = _unpack(source, limits.most_decoded_bytes)
+    return None, pa.table({"content": pa.array([content], pa.large_binary())})
+
+
 def check_whole(source: Source) -> None:
     """Read all of a limited table once, as `open_table` does.
 
     Most columns of a validation set are first read when a test set is compared with it; by then
     it is too late to refuse them.
-
-    Raises:
-        TooLarge: it holds more than its limits allow.
     """
     if isinstance(source, Held) and source.limits:
         try:
@@ -177,7 +221,6 @@ def _apart(work: Work, source: Held, *given: object) -> tuple[Any, pa.Table]:
 
 
 def _described(source: Held, limits: TableLimits, manner: Manner) -> tuple[int | None, pa.Table]:
-    """Return the number of rows, and the columns without any."""
     table = _open(source, manner)
     with about(source):
         limits.check("most_columns", len(table.columns))
@@ -188,7 +231,6 @@ def _described(source: Held, limits: TableLimits, manner: Manner) -> tuple[int |
 def _decoded(
     source: Held, limits: TableLimits, manner: Manner, columns: Sequence[str]
 ) -> tuple[None, pa.Table]:
-    """Return all rows of some columns."""
     table, tally = _open(source, manner), TableTally(limits)
     with about(source):
         found = [tally.add(batch) for batch in table.batches(columns)]

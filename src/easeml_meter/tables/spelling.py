@@ -5,12 +5,14 @@ docs/data.md has the same table for users.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.source import excerpt
 
 
 def as_texts(column: Any, what: str = "ids") -> Any:
@@ -39,3 +41,30 @@ _TEXTS = {kind.id for kind in (pa.string(), pa.large_string(), pa.string_view())
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type is one of those of text."""
     return kind.id in _TEXTS
+
+
+class OrderDigest:
+    """An unkeyed digest of ids in their order, fed array by array. Ids are public.
+
+    SHA-256 over the SHA-256 of all ids as text and that of their lengths (8 bytes, little
+    endian): 7 is the same id in every format, and how they are split into arrays does not matter.
+    """
+
+    def __init__(self) -> None:
+        self._content = hashlib.sha256()
+        self._lengths = hashlib.sha256()
+
+    def update(self, ids: Any) -> None:
+        """Go on with these ids: whole numbers or text."""
+        texts = as_texts(ids)
+        if not len(texts):
+            return
+        _, ends, content = texts.buffers()
+        bounds = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+        self._lengths.update(np.diff(bounds).astype("<i8").data)
+        if content is not None:
+            self._content.update(memoryview(content)[bounds[0] : bounds[-1]])
+
+    def hexdigest(self) -> str:
+        """Return the digest of all ids so far."""
+        return hashlib.sha256(self._content.digest() + self._lengths.digest()).hexdigest()

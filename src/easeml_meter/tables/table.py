@@ -1,20 +1,35 @@
-"""A table: what all formats have in common."""
+"""A table of rows in batches, whatever it comes from, and files of text cut into blocks of rows.
+
+CSV and JSON Lines are formats without types, whose rows can be broken anywhere. They are cut into
+blocks of whole rows, which Arrow then parses one by one. Arrow's own streams would settle the types
+by the first block alone, and read far ahead of a slow consumer.
+"""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.files import Stamp, file_digest, reading, stamp_of
-from easeml_meter.tables.limits import TableLimits
-from easeml_meter.tables.source import Held, Source
-from easeml_meter.tables.wording import excerpt, no_column
+from easeml_meter.tables.source import (
+    Held,
+    Source,
+    Stamp,
+    TableLimits,
+    excerpt,
+    file_digest,
+    no_column,
+    reading,
+    stamp_of,
+    written_out,
+)
 
 MOST_ROWS = 1 << 18
 LEAST_ROWS = 1 << 8
@@ -96,8 +111,7 @@ class Table(ABC):
         for given in read():
             chosen = given if given.schema.names == names else given.select(names)
             self._check(chosen)
-            if any(map(pa.types.is_string_view, chosen.schema.types)):
-                chosen = chosen.cast(without_views(chosen.schema))
+            chosen = laid_out(chosen)
             yield from cut(chosen, rows_at_once(chosen.schema.types))
 
     def _check(self, batch: pa.RecordBatch) -> None:
@@ -155,10 +169,57 @@ class FileTable(Table):
         batch.validate(full=True)
 
 
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """Return columns whose text is laid out plainly: Arrow can do little with views of text."""
-    kinds = [pa.large_string() if pa.types.is_string_view(k) else k for k in schema.types]
-    return pa.schema(list(zip(schema.names, kinds, strict=True)))
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the columns as `laid_out` gives them."""
+    empty = [pa.nulls(0, kind) for kind in schema.types]
+    plain = laid_out(pa.RecordBatch.from_arrays(empty, schema=schema)).schema
+    return pa.schema(list(zip(plain.names, plain.types, strict=True)))
+
+
+def laid_out(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return columns whose text is laid out plainly: Arrow can do little with views of text.
+
+    Numbers that Hugging Face's `datasets` wrote for classes become their names: in another file
+    the same number may be another class.
+    """
+    names, given = _class_names(batch.schema), batch.columns
+    columns = [
+        _named(column, names[name]) if name in names else _plain(column)
+        for name, column in zip(batch.schema.names, given, strict=True)
+    ]
+    if all(plain is column for plain, column in zip(columns, given, strict=True)):
+        return batch
+    return pa.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _plain(column: Any) -> Any:
+    kind = column.type
+    if pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        return pa.DictionaryArray.from_arrays(column.indices, _plain(column.dictionary))
+    if pa.types.is_nested(kind) and kind.num_fields and pa.types.is_string_view(kind.field(0).type):
+        return column.cast(written_out(pa.schema([("list", kind)])).types[0])
+    return column
+
+
+def _class_names(schema: pa.Schema) -> dict[str, list[str]]:
+    """Return the names of classes that are written as numbers, by column."""
+    noted = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    features = noted.get("info", {}).get("features", {})
+    found = {}
+    for column, kind in zip(schema.names, schema.types, strict=True):
+        feature = features.get(column, {}) if pa.types.is_integer(kind) else {}
+        if feature.get("_type") == "ClassLabel" and feature.get("names"):
+            found[column] = feature["names"]
+    return found
+
+
+def _named(places: Any, names: list[str]) -> Any:
+    """Return classes by name; -1, which stands for none there, is a missing value."""
+    known = pc.and_(pc.greater_equal(places, 0), pc.less(places, len(names)))
+    indices = pc.if_else(known, places, None).cast(pa.int32())
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.large_string()))
 
 
 def rows_at_once(types: Sequence[pa.DataType]) -> int:
@@ -192,3 +253,75 @@ def check_columns(names: Sequence[str]) -> None:
         if name in seen:
             raise InvalidInput(f"two columns named {excerpt(name)}: rename one")
         seen.add(name)
+
+
+BLOCK = 8 << 20
+"""Bytes; no row may be longer than four blocks."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole rows of a file, and how many rows stand before them."""
+
+    text: bytes = field(repr=False)
+    before: int = 0
+    names: Sequence[str] | None = None
+    """The columns, where an earlier block held the header."""
+
+
+@dataclass(frozen=True)
+class TextTable(FileTable):
+    """Rows of text, parsed block by block."""
+
+    mixed: ClassVar[bool]
+    """Whether values of different types may share a column, then as text."""
+
+    def settled(self, types: Types) -> Self:
+        """Read all rows once, to settle the types of the columns that `types` leaves open."""
+        found, rows = pa.schema([]), 0
+        for part in self._parsed(types, None):
+            check_columns(part.schema.names)
+            for column in part.schema:
+                found = self._with(found, self._kept(part, column), rows + 1)
+            rows += part.num_rows
+        return replace(self, schema=found, rows=rows)
+
+    def _kept(self, _part: pa.Table, column: pa.Field) -> pa.Field:
+        """Return the column with the type that it is read in, as far as a block can tell."""
+        return column
+
+    def _with(self, known: pa.Schema, column: pa.Field, row: int) -> pa.Schema:
+        """Join what blocks say about a column: numbers widen, other values are text or refused."""
+        index = known.get_field_index(column.name)
+        if index < 0:
+            return known.append(column)
+        try:
+            pair = [pa.schema([known.field(index)]), pa.schema([column])]
+            merged = pa.unify_schemas(pair, promote_options="permissive").field(0)
+        except pa.ArrowException:
+            if not self.mixed:
+                line = f"column {excerpt(column.name)}: values of another type from row {row} on"
+                raise InvalidInput(f"{line}: give all the same type") from None
+            merged = pa.field(column.name, pa.string())
+        return known.set(index, merged)
+
+    def _parsed(self, types: Types, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        block = Block(b"")
+        for text in self._blocks():
+            part = self._parse(replace(block, text=text), types, columns)
+            yield part
+            names = part.schema.names if columns is None else self.columns
+            block = replace(block, before=block.before + part.num_rows, names=names)
+
+    def _read(self, columns: list[str]) -> Batches:
+        types = dict(zip(self.schema.names, self.schema.types, strict=True))
+        for part in self._parsed(types, columns):
+            yield from part.to_batches()
+
+    @abstractmethod
+    def _blocks(self) -> Iterator[bytes]:
+        """Cut the file after rows."""
+
+    @abstractmethod
+    def _parse(self, block: Block, types: Types, columns: Sequence[str] | None) -> pa.Table:
+        """Parse all columns, of `types` where given, or only `columns`."""

@@ -8,7 +8,8 @@
     length of the blob, 4 bytes
 
 Modules are authenticated as they are read, so one column can be read fast and safely on its own.
-The SHA-256 finds what reading does not see: `Container.verify` checks all bytes.
+The SHA-256 finds what reading does not see: `Container.verify` checks all bytes. Bytes are read by
+their position, of a local file or of any other that can be sought.
 """
 
 from __future__ import annotations
@@ -17,22 +18,115 @@ import hashlib
 import io
 import json
 import os
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 
-from easeml_meter.errors import InvalidInput, VaultError
-from easeml_meter.vault.errors import opaque
-from easeml_meter.vault.keys import Identity, unwrap, wrap
-from easeml_meter.vault.reading import (
-    Closing,
-    Location,
-    Positioned,
-    open_positioned,
-    whole_location,
-)
+from easeml_meter.errors import InvalidInput, MeterError, VaultError, invalid
+from easeml_meter.tables.source import stamp_of
+from easeml_meter.vault.keys import Identity, opaque, unwrap, wrap
+
+Location = str | os.PathLike[str]
+"""A path, or a URL that fsspec knows, such as s3://bucket/name."""
+
+
+class Closing(ABC):
+    """Closes when its `with` block ends."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the file."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Positioned(Closing):
+    """A file whose bytes are asked for by position: several readers do not get in each other's way.
+
+    `size` is what it was when the file was opened.
+    """
+
+    size: int
+
+    @abstractmethod
+    def read_at(self, position: int, size: int) -> bytes:
+        """Return `size` bytes, fewer at the end."""
+
+    def exactly(self, position: int, size: int) -> bytes:
+        """Return `size` bytes, or fail."""
+        data = self.read_at(position, size)
+        if len(data) != size:
+            raise ValueError("cut short")
+        return data
+
+
+def open_positioned(location: Location) -> Positioned:
+    """Open a local file, or one that fsspec reaches."""
+    if isinstance(location, str) and "://" in location:
+        return _Remote(_open_url(location))
+    return _Local(location)
+
+
+def whole_location(location: Location) -> str:
+    """Name a file so that another process, with another working folder, finds it."""
+    text = os.fspath(location)
+    return text if "://" in text else os.path.abspath(text)
+
+
+class _Local(Positioned):
+    def __init__(self, path: Location) -> None:
+        stamp_of(path)
+        self._stream = open(path, "rb", buffering=0)  # noqa: SIM115
+        self.size = os.fstat(self._stream.fileno()).st_size
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return os.pread(self._stream.fileno(), size, position)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Remote(Positioned):
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+        stream.seek(0, io.SEEK_END)
+        self.size = stream.tell()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        with self._lock:
+            self._stream.seek(position)
+            return self._stream.read(size)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _open_url(url: str) -> BinaryIO:
+    try:
+        import fsspec
+    except ImportError:
+        needed = "needs fsspec: pip install 'easeml-meter[s3]', or give a local path"
+        raise invalid("file", url, needed) from None
+    try:
+        system, path = fsspec.core.url_to_fs(url)
+        # Nothing is read ahead: a task that needs one row group would be sent 50 MB for it.
+        stream: BinaryIO = system.open(path, "rb", cache_type="none")
+    except FileNotFoundError:
+        raise invalid("file", url, "there is none: give one that you may read") from None
+    except (ValueError, ImportError) as error:  # a protocol that is unknown, or not installed
+        raise invalid("file", url, f"cannot be read here ({error})") from None
+    except Exception as error:  # each storage has errors of its own
+        raise MeterError(f"{url}: cannot be read ({type(error).__name__}): try again") from None
+    return stream
+
 
 MAGIC = b"EMSEAL\n\x01"
 GROUP_ROWS = 1 << 17
@@ -206,11 +300,7 @@ def secret_of(location: Location, identity: Identity, what: str) -> bytes:
 
 
 def rewrap(location: Location, identity: Identity, recipient: str, stream: BinaryIO) -> None:
-    """Write the same file with its secret wrapped to `recipient` alone; nothing is decrypted.
-
-    Raises:
-        VaultError: `identity` does not open it.
-    """
+    """Write the same file with its secret wrapped to `recipient` alone; nothing is decrypted."""
     with open_positioned(location) as source:
         with opaque("the sealed file"):
             end, secret = _end_of(source), _unwrapped(source, identity)

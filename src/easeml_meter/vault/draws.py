@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from easeml_meter.core.model import Entry
-from easeml_meter.stats.draws import DRAWS
+from easeml_meter.stats.feedback import DRAWS
 from easeml_meter.stats.rounding import as_written
 
 BYTES = 32

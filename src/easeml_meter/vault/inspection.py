@@ -12,11 +12,9 @@ from typing import Any
 
 from easeml_meter.errors import VaultError
 from easeml_meter.tables.apart import answer_apart
-from easeml_meter.tables.limits import TableLimits
-from easeml_meter.vault.containers import secret_of
-from easeml_meter.vault.errors import opaque
-from easeml_meter.vault.keys import Identity
-from easeml_meter.vault.reading import Location, whole_location
+from easeml_meter.tables.source import TableLimits
+from easeml_meter.vault.containers import Location, secret_of, whole_location
+from easeml_meter.vault.keys import Identity, opaque
 from easeml_meter.vault.sealing import WHAT, SealedTestSet
 
 
@@ -44,21 +42,12 @@ class Delivered:
     def of(
         cls, location: Location, identity: Identity, *, meter: str, generations: tuple[int, ...]
     ) -> Delivered:
-        """Unwrap the key of a file, and read nothing else of it.
-
-        Raises:
-            VaultError: it was not sealed to this identity.
-        """
+        """Unwrap the key of a file, and read nothing else of it."""
         secret = secret_of(location, identity, WHAT)
         return cls(whole_location(location), meter, generations, secret)
 
     def inspect(self, limits: TableLimits | None = None) -> Inspected:
-        """Read all of it, in this process.
-
-        Raises:
-            TooLarge: it decodes to more than the limits allow.
-            VaultError: it does not open.
-        """
+        """Read all of it, in this process."""
         for number in self.generations:
             with suppress(VaultError), self._open(number) as sealed:
                 expected = number == self.generations[0]
@@ -68,12 +57,7 @@ class Delivered:
             raise ValueError("sealed for none of these")
 
     def inspect_apart(self, limits: TableLimits) -> Inspected:
-        """Read all of it in a child, which gets nothing but the key of this file.
-
-        Raises:
-            TooLarge: it decodes to more than the limits allow, or takes too much to find out.
-            VaultError: it does not open.
-        """
+        """Read all of it in a child, which gets nothing but the key of this file."""
         # An input may be a picture: it is as long as it likes, within a row group.
         own = replace(limits, longest_text=limits.most_decoded_bytes)
         size = os.path.getsize(self.location)

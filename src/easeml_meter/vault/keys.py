@@ -9,16 +9,31 @@ import hashlib
 import hmac
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyrage
 
-from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.tables.files import stamp_of
+from easeml_meter.errors import InvalidInput, VaultError, invalid
+from easeml_meter.tables.source import stamp_of
 from easeml_meter.tables.writing import new_file, replaced_file
-from easeml_meter.vault.errors import opaque
+
+
+@contextmanager
+def opaque(what: str) -> Iterator[None]:
+    """Turn whatever fails inside into one `VaultError` about `what`, the cause left out."""
+    try:
+        yield
+    except MemoryError:  # this machine lacks something, and the file need not be damaged
+        raise
+    except Exception:
+        raise VaultError(
+            f"{what} cannot be opened: it is damaged, or was sealed for another meter, "
+            "generation or key"
+        ) from None
+
 
 _LONGEST_KEY_FILE = 64 * 1024
 _LONGEST_HEADER = 16 << 10

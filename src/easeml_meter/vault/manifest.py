@@ -20,7 +20,7 @@ class Column:
     type: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Manifest:
     """A sealed test set in words and numbers, none of which depends on a label's value."""
 
@@ -43,6 +43,9 @@ class Manifest:
     """The column of clusters, where one example is a cluster of rows."""
     clusters: int | None = None
     """How many there are; None until they were counted."""
+
+    def __repr__(self) -> str:
+        return f"<Manifest: {self.rows:,} rows, sealed as test set {self.generation}>"
 
     @property
     def examples(self) -> int:

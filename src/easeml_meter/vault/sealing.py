@@ -6,6 +6,7 @@ order; `scoring.ids` joins the rows of other files to it.
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,21 +18,25 @@ import numpy as np
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput, TooLarge, VaultError, invalid
-from easeml_meter.tables.clusters import Clusters
-from easeml_meter.tables.limits import TableLimits, TableTally
+from easeml_meter.tables.choosing import NO_LABEL
+from easeml_meter.tables.groups import Clusters
 from easeml_meter.tables.opening import open_table
-from easeml_meter.tables.order import OrderDigest
-from easeml_meter.tables.source import Given
+from easeml_meter.tables.source import Given, TableLimits, TableTally
+from easeml_meter.tables.spelling import OrderDigest
 from easeml_meter.tables.table import Table
-from easeml_meter.tables.table_file import check_ending, write_table
-from easeml_meter.tables.writing import new_file
-from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
+from easeml_meter.tables.writing import check_ending, new_file, write_table
+from easeml_meter.vault.containers import (
+    GROUP_ROWS,
+    Closing,
+    Container,
+    Location,
+    binding,
+    write_container,
+)
 from easeml_meter.vault.digests import content_digest, row_digests
 from easeml_meter.vault.draws import BYTES, Draws, read_draws
-from easeml_meter.vault.errors import opaque
-from easeml_meter.vault.keys import Identity
+from easeml_meter.vault.keys import Identity, opaque
 from easeml_meter.vault.manifest import Manifest, describe
-from easeml_meter.vault.reading import Closing, Location
 from easeml_meter.vault.survey import Survey, survey
 
 WHAT = "the sealed test set"
@@ -271,11 +276,7 @@ class SealedTestSet(Closing):
         return Clusters.of(batch.column(0) for batch in self.batches([column]))
 
     def counted(self) -> SealedTestSet:
-        """Return it with the number of its clusters, which whoever sealed it did not write down.
-
-        Raises:
-            InvalidInput: as `clusters` says.
-        """
+        """Return it with the number of its clusters, which whoever sealed it did not write down."""
         clusters = self.clusters()
         count = None if clusters is None else clusters.count
         return replace(self, manifest=replace(self.manifest, clusters=count))
@@ -308,10 +309,6 @@ class SealedTestSet(Closing):
 
         Limits hold for each row group, since one is in memory at a time. All of them together
         may decode to as much, or to `LARGEST_RATIO` times the bytes of the file.
-
-        Raises:
-            TooLarge: it decodes to more.
-            VaultError: it was changed, or its values cannot be read.
         """
         digest, decoded = self.verify_bytes(), 0
         for group in range(self.row_groups):
@@ -329,17 +326,14 @@ class SealedTestSet(Closing):
         return replace(self.manifest, sha256=digest)
 
     def verify_bytes(self) -> str:
-        """Check every byte without decrypting a row; return the file's SHA-256.
-
-        Raises:
-            VaultError: it was changed.
-        """
+        """Check every byte without decrypting a row; return the file's SHA-256."""
         return self._container.verify()
 
     def fingerprint(self, key: bytes) -> str:
         """Digest inputs and labels, whatever their order: the same rows sealed again show.
 
-        Without inputs the ids stand for them, and without ids the row numbers.
+        Without inputs the ids stand for them, and without ids the row numbers. Ids alone that
+        merely count on are anybody's: then the meter is part of it.
         """
         (whole,) = self.fingerprints(key, [self.rows])
         return whole
@@ -352,7 +346,17 @@ class SealedTestSet(Closing):
         if not columns:
             columns = (f"number of {label}",)
             runs = (_numbered(run, *columns) for run in runs)
-        return [content_digest(row_digests(run, (*columns, label), key), key) for run in runs]
+
+        def digest(run: Iterator[pa.RecordBatch]) -> str:
+            bound = key
+            if not self.inputs and label == NO_LABEL:
+                batches = list(run)
+                run = iter(batches)
+                if _count_on([batch.column(0) for batch in batches]):
+                    bound = hmac.digest(key, self.manifest.meter.encode(), "sha256")
+            return content_digest(row_digests(run, (*columns, label), bound), bound)
+
+        return [digest(run) for run in runs]
 
     def export(self, destination: Path) -> None:
         """Write the test set in the clear, for its release, in the format that the name says.
@@ -384,8 +388,16 @@ def _runs(
     return map(run, sizes)
 
 
+def _count_on(ids: Sequence[pa.Array]) -> bool:
+    """Whether ids are whole numbers that follow each other."""
+    try:
+        numbers = np.concatenate([np.asarray(each.cast(pa.int64())) for each in ids])
+    except pa.ArrowInvalid:
+        return False
+    return int(numbers.max()) - int(numbers.min()) + 1 == len(numbers)
+
+
 def _numbered(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
-    """Add a column of row numbers."""
     rows = 0
     for batch in batches:
         numbers = pa.array(np.arange(rows, rows + batch.num_rows))

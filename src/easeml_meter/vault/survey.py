@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.tables.clusters import Clusters
+from easeml_meter.tables.groups import Clusters
+from easeml_meter.tables.source import excerpt
 from easeml_meter.tables.spelling import as_texts
 from easeml_meter.tables.table import Table
-from easeml_meter.tables.wording import excerpt
 from easeml_meter.vault.digests import TEXT, Digests, collect, duplicate_rows, id_digests
 
 MOST_CLASSES = 1 << 16

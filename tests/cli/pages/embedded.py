@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from easeml_meter.demo import tutorial
+from easeml_meter.demo.story import write_tutorial
 
 if __name__ == "__main__":
-    tutorial.write(Path("tutorial"))
+    write_tutorial(Path("tutorial"))
     for path in Path("tutorial").iterdir():
         path.rename(path.name)
     Path("tutorial").rmdir()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from typing import Any
 
 import pytest
 
 from easeml_meter import plan_question
-from easeml_meter.core.questions.asking import answered, asks
-from easeml_meter.core.questions.edges import reachable_with_default_bands
+from easeml_meter.core.questions.asking import answered, asks, options
+from easeml_meter.core.questions.planning import plan_of, reachable_tolerance
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec, default_edges
 
@@ -26,6 +28,7 @@ from easeml_meter.spec import MeterSpec, default_edges
 )
 def test_options_ask_questions(options: dict[str, Any], size: int) -> None:
     assert asks(options)
+    options = {"delta": 0.01, **options}
     assert plan_question(**options).size == size
     assert plan_question(**options, labels=None).size == size  # None: not given
 
@@ -68,9 +71,9 @@ def test_what_would_take_long_is_refused_before_it_begins() -> None:
 
 
 def test_the_gap_by_its_text_finds_a_tolerance_as_a_plain_plan_does() -> None:
-    spec = MeterSpec.uniform(tolerance=0.1, steps=10, delta=0.01)
-    plain = reachable_with_default_bands(spec, 50_000).spec
-    found = plan_question(question="gap", labels=50_000, steps=10).question
+    spec = MeterSpec.uniform(tolerance=0.1, delta=0.01)
+    plain = reachable_tolerance(spec, 50_000).spec
+    found = plan_question(question="gap", labels=50_000, steps=10, delta=0.01).question
     assert found.tolerance == plain.tolerances[0] == 0.00989798
     assert len(found.answers) == plain.signals
     edges = plan_question(question="gap", labels=50_000, steps=10, edges=[0.5]).question
@@ -114,3 +117,74 @@ def test_the_missing_one_is_named() -> None:
     assert answered(**recall, tolerance=0.1, labels=900)[1] == "steps"
     assert answered(**recall, steps=3, labels=900)[1] == "tolerance"
     assert answered(rolling=True, window=4, batch=90, delta=0.05)[1] == "tolerance"
+
+
+TEXTS = ("n > 0.8 +/- 0.01", "better", "gap", "n - o > 0 +/- 0.01", "accuracy", "f1", "auc", "roc")
+SHARES = (0.5, 0.01, 1e-9, 1 - 1e-12, 0.0, 1.0, 2.0)
+LOOSE: dict[str, tuple[Any, ...]] = {
+    "protocol": ("regular", "incremental", "independent", "resampling"),
+    "loss": ("absolute", "brier", "f1[a]", "auc[a]", "recall[a]", "balanced-accuracy"),
+    "classes": (["a", "b"],),
+    "bound": ("exact", "kl", "convex", "hoeffding"),
+    "rows": (100, 10**6, 10**12),
+    "question": TEXTS[:4],
+    "tenants": ((3, 4), (1,) * 39, (10**4, 1)),
+    **dict.fromkeys(("ceiling", "drawn", "judge_error", "disagreement", "floor"), SHARES),
+    **dict.fromkeys(("models", "clusters", "published", "on_demand", "handover"), (True,)),
+    **dict.fromkeys(("memory", "window", "top_up", "tries", "passes"), (1, 2, 50, 1000)),
+}
+EXTREME = {int: (-2, 0, 1, 29, 10**9, 10**18), float: SHARES, str: TEXTS, list: ([0.3],)}
+ASKED = {each.name: EXTREME.get(each.kind, (True,)) for each in options()}
+ASKED |= {"labels": EXTREME[int], "signals": EXTREME[int], "drawn": SHARES}
+
+
+def answer_or_one_line(seed: int) -> None:
+    draw = random.Random(seed)  # noqa: S311 - the same each time
+    loose = ASKED if seed % 2 else LOOSE
+    given = {
+        name: draw.choice(loose[name]) for name in draw.sample(sorted(loose), draw.randrange(5))
+    }
+    if "judge_error" in given or draw.random() < 0.1:
+        given |= {"judge_error": draw.choice(SHARES), "pool": int(10 ** draw.uniform(0, 13))}
+    given |= {"steps": int(10 ** draw.uniform(0, 7)), "delta": 10 ** -draw.uniform(0.01, 30)}
+    if seed % 2:
+        with contextlib.suppress(InvalidInput):
+            plan_question(**given, tolerance=10 ** -draw.uniform(0, 6))
+        return
+    given["steps"] = sum(given.get("tenants", (given["steps"],)))
+    edges = sorted({0.0, 1.0, *(round(draw.random(), 6) for _ in range(draw.choice([0, 2, 30])))})
+    eps = 10 ** -draw.uniform(0.3, 4)
+    rows = zip(edges, edges[1:], range(len(edges)), strict=False)
+    wider = draw.choice([0, 0, 0.3])
+    bands = [{"lower": a, "upper": b, "tolerance": eps * (1 + wider * k)} for a, b, k in rows]
+    with contextlib.suppress(InvalidInput):
+        plan_of(MeterSpec.from_mapping({"meter": given, "bands": bands}))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"judge_error": 0.05, "pool": 10**12, "tolerance": 0.1, "steps": 10**6},
+        {"judge_error": 0.999, "pool": 10**6, "tolerance": 0.01, "steps": 10},
+        {"judge_error": 1 - 1e-16, "pool": 10**6, "tolerance": 0.01, "steps": 10},
+    ],
+)
+def test_a_judge_is_planned_however_extreme(given: dict[str, Any]) -> None:
+    assert plan_question(**given, delta=0.05).failure_probability <= 0.05
+
+
+def test_too_many_bands_are_refused_before_they_are_made() -> None:
+    with pytest.raises(InvalidInput, match=r"^signals: \d+ given, at most 10,000 bands"):
+        plan_question(question="gap", tolerance=0.1, signals=10**12, steps=5)
+
+
+def test_whatever_is_asked_there_is_an_answer_or_one_line() -> None:
+    for seed in range(200):
+        answer_or_one_line(seed)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("first", range(0, 10_000, 500))
+def test_ten_thousand_settings_have_an_answer_or_one_line(first: int) -> None:
+    for seed in range(first, first + 500):
+        answer_or_one_line(seed)

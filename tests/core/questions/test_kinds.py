@@ -122,7 +122,7 @@ def test_a_module_is_all_that_the_planner_needs() -> None:
 
 @pytest.mark.usefixtures("coin")
 def test_two_kinds_may_share_an_option() -> None:
-    assert asking.plan_question(coin=0.1, steps=10, window=3).size == 381
+    assert asking.plan_question(coin=0.1, steps=10, delta=0.01, window=3).size == 381
     assert asking.plan_question(rolling=True, window=3, tolerance=0.1, steps=10).size > 1
     with pytest.raises(InvalidInput, match="window: 3 given, only with coin or rolling"):
         asking.plan_question(metric="f1", tolerance=0.1, steps=10, window=3)
@@ -136,14 +136,14 @@ def test_the_command_line_has_its_option(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.delitem(sys.modules, name, raising=False)
     from easeml_meter.cli.plan import plan
 
-    done = CliRunner().invoke(plan, ["--coin", "0.1", "--steps", "10", "--json"])
+    done = CliRunner().invoke(plan, ["--coin", "0.1", "--steps", "10", "--delta", "1%", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["question"] == "whether the coin is fair"
     assert "How far a coin may be from fair." in CliRunner().invoke(plan, ["--help"]).output
-    shown = CliRunner().invoke(plan, ["--coin", "0.1", "--steps", "10"]).output
+    shown = CliRunner().invoke(plan, ["--coin", "0.1", "--steps", "10", "--delta", "1%"]).output
     assert "381" in shown
     assert "coins are tossed" in shown
-    given = CliRunner().invoke(plan, ["--coin", "0.1", "--tosses", "381"]).output
+    given = CliRunner().invoke(plan, ["--coin", "0.1", "--tosses", "381", "--delta", "1%"]).output
     assert "steps supported" in given
 
 

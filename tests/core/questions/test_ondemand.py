@@ -39,7 +39,7 @@ def test_for_few_differences_fresh_inputs_beat_reuse() -> None:
     asked = on_demand(0.05)
     budget = Budget(10, 0.01)
     fresh = required_size(asked, budget)
-    reused = required_size(asked.condition, budget)
+    reused = required_size(asked.question, budget)
     assert 10 * asked.quota(fresh.size) < min(10 * asked.quota(reused.size), reused.size)
     assert fresh.notes == ("202 labels a step, 2,020 in all",)
     assert any("the bill tells nothing" in line for line in fresh.assumptions)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import pytest
 from tests.service.helpers import condition_spec
 
+from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions.bands import Bands, InBands
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.judge import Judge
@@ -15,8 +17,10 @@ from easeml_meter.core.questions.metrics import Metric
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.planning import (
     Budget,
+    following,
     least_tolerance,
     most_steps,
+    plan_of,
     reachable_tolerance,
     required_labels,
     required_size,
@@ -173,3 +177,56 @@ def test_strata_with_sizes_have_no_other_size() -> None:
 def test_steps_of_teams_are_fixed_whatever_is_asked() -> None:
     with pytest.raises(InvalidInput, match=r"^tenants: \[3, 3\] given, they fix the steps"):
         supported_steps(condition_spec(steps=6, tenants=(3, 3)), 14)
+
+
+@pytest.mark.parametrize(
+    ("labels", "points", "edges"),
+    [
+        (200, 21.0, (0.07, 0.35)),
+        (500, 13.4, (0.045, 0.225, 0.45)),
+        (1_000, 9.8, (0.035, 0.16, 0.32)),
+        (2_000, 6.9, (0.025, 0.115, 0.23, 0.46)),
+        (5_000, 4.3, (0.015, 0.075, 0.15, 0.3)),
+    ],
+)
+def test_default_edges_promise_what_the_labels_allow(
+    labels: int, points: float, edges: tuple[float, ...]
+) -> None:
+    wish = MeterSpec.uniform(tolerance=0.1)
+    found = reachable_tolerance(wish, labels).spec
+    assert found.edges == edges  # they are looked for again, and free
+    assert math.ceil(1000 * (edges[0] + found.tolerances[0])) == round(10 * points)
+    one = reachable_tolerance(wish.with_edges([0.2]), labels).spec
+    assert found.tolerances[0] == one.tolerances[0]
+    kept = reachable_tolerance(wish, labels, keep_edges=True).spec
+    assert kept.edges == wish.edges == (0.05, 0.25)
+
+
+@pytest.mark.parametrize("options", [{"protocol": "incremental"}, {"memory": 2}], ids=str)
+def test_where_every_edge_costs_there_is_one(options: dict[str, Any]) -> None:
+    wish = MeterSpec.uniform(tolerance=0.1, **options)
+    found = reachable_tolerance(wish, 500).spec
+    assert len(found.edges) == 1
+    assert found.has_default_edges
+
+
+def test_a_plan_follows_the_rows_where_nothing_else_depends_on_them() -> None:
+    plain = MeterSpec.uniform(tolerance=0.2, steps=4, delta=0.1)
+    for spec in (plain, plain.replace(drawn=0.5), plain.replace(clusters=True)):
+        planned = plan_of(spec).labels
+        fewer, same, more = (following(spec, planned + each) for each in (-1, 0, 50))
+        assert fewer.tolerances[0] > same.tolerances[0] > more.tolerances[0]
+        assert same is spec
+        assert (fewer.edges, more.steps, more.delta) == (spec.edges, 4, 0.1)
+        for each, rows in ((fewer, planned - 1), (more, planned + 50)):
+            Ledger(each, rows)  # which refuses what the promise does not cover
+    for options in ({"tenants": (2, 2)}, {"ceiling": 0.5}):
+        spec = plain.replace(**options)
+        planned = plan_of(spec).labels
+        assert following(spec, planned + 50) is spec
+        assert following(spec, planned - 1).tolerances[0] > 0.2
+    strata: dict[str, Any] = {"stratum": "s", "strata": ("a", "b"), "weights": (0.5, 0.5)}
+    for others in ({"window": 2}, {"top_up": 2}, strata):
+        assert following(plain.replace(**others), 10) == plain.replace(**others)
+    with pytest.raises(InvalidInput, match="1 given, too few for 4 steps at any tolerance"):
+        following(plain.replace(delta=1e-12), 1)

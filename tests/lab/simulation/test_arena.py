@@ -13,7 +13,7 @@ from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
 from easeml_meter.lab.simulation.coverage import experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
-from easeml_meter.lab.simulation.questions import QUANTILES, best_question
+from easeml_meter.lab.simulation.players import QUANTILES, best_question
 from easeml_meter.lab.simulation.worlds import Integers, Models
 from easeml_meter.spec import MeterSpec
 

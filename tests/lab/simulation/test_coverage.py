@@ -13,15 +13,15 @@ from scipy.stats import binomtest
 from easeml_meter.errors import InvalidInput
 from easeml_meter.lab.simulation.coverage import (
     CHUNK,
+    PRECISION,
     Coverage,
     Experiment,
-    clopper_pearson,
     coverage,
     experiment,
+    find_limit,
     workers,
 )
 from easeml_meter.lab.simulation.developers import DEVELOPERS
-from easeml_meter.lab.simulation.limit import PRECISION, find_limit
 from easeml_meter.spec import MeterSpec
 
 SPEC = MeterSpec.uniform(signals=3, tolerance=0.1, steps=4, delta=0.1)
@@ -107,14 +107,6 @@ def test_a_file_of_another_experiment(setting: Experiment, tmp_path: Path) -> No
         coverage(setting, 10, resume=tmp_path)
     with pytest.raises(InvalidInput, match="cannot be written"):
         coverage(setting, 10, resume=tmp_path / "nowhere" / "results.json")
-
-
-@pytest.mark.parametrize(
-    ("successes", "trials"), [(0, 1), (1, 1), (0, 10_000), (3, 50), (50, 50), (9_999, 10_000)]
-)
-def test_the_interval_is_that_of_clopper_and_pearson(successes: int, trials: int) -> None:
-    expected = binomtest(successes, trials).proportion_ci(0.998, "exact")
-    assert clopper_pearson(successes, trials, 1e-3) == pytest.approx(tuple(expected), rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.lab.simulation import opponents, voting
-from easeml_meter.lab.simulation.coverage import coverage, experiment
-from easeml_meter.lab.simulation.limit import find_limit
-from easeml_meter.lab.simulation.opponents import opponent_of, opponents_of
+from easeml_meter.lab.simulation.coverage import coverage, experiment, find_limit
+from easeml_meter.lab.simulation.opponents import broken_windows, opponent_of, opponents_of
 from easeml_meter.spec import MeterSpec
 
 
@@ -85,3 +87,27 @@ def test_developers_of_the_gap_do_not_play_other_questions() -> None:
         experiment(PLAYED["prober"], world="coins")
     assert opponent_of(meter()) is None
     assert {"threshold", "independent"} < set(opponents_of(meter()))
+
+
+ROLLING = MeterSpec.uniform(signals=2, edges=[0.3], tolerance=0.15, steps=12, delta=0.2, window=3)
+every_pace = pytest.mark.parametrize("submissions", [1, 2])
+
+
+def share(spec: MeterSpec, batch: int, runs: int) -> float:
+    return float(broken_windows(spec, batch, runs, np.random.default_rng(8)).mean())
+
+
+@every_pace
+def test_the_promise_holds_against_a_climber(submissions: int) -> None:
+    """With the fewest labels that the plan allows."""
+    spec = ROLLING.replace(submissions=submissions)
+    batch = plan_of(spec).size
+    question = question_of(spec)
+    bound = math.exp(question.log_failure(spec.steps, batch))
+    assert share(spec, batch, 400) <= bound <= spec.delta
+
+
+@every_pace
+def test_with_too_few_labels_the_climber_wins(submissions: int) -> None:
+    spec = ROLLING.replace(submissions=submissions)
+    assert share(spec, plan_of(spec).size // 4, 400) > 2 * spec.delta

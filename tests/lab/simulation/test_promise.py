@@ -14,9 +14,7 @@ import pytest
 from tests.lab.attacked import (
     HANDED_OVER,
     TWENTY_TEAMS,
-    OneMaximum,
     attacks,
-    handed_over,
     meters,
     power,
     sharing_all,
@@ -67,14 +65,6 @@ def test_a_hand_over_on_an_incremental_meter_keeps_the_promise() -> None:
         assert AnySizeLedger(TWENTY_TEAMS, labels).shared_steps(range(1, 21)) > 1
         found = coverage(experiment(TWENTY_TEAMS, "handover", labels=labels), 40)
         assert found.failures == 0
-
-
-@pytest.mark.verify
-def test_one_running_maximum_for_all_teams_would_not() -> None:
-    """The count of one developer lets twenty teams share 480 steps, and most sessions fail."""
-    ledger = OneMaximum(TWENTY_TEAMS, HANDED_OVER)
-    assert ledger.shared_steps(range(1, 21)) == 480
-    assert handed_over(ledger, 20).mean() > 0.5
 
 
 @pytest.mark.parametrize("name", ["tenants", "tenants, incremental"])

@@ -14,10 +14,11 @@ from tests.lab.attacked import (
     sharing_all,
 )
 
-from easeml_meter.lab.simulation.coverage import ERROR, clopper_pearson, coverage, experiment
+from easeml_meter.lab.simulation.coverage import ERROR, coverage, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.intervals import clopper_pearson
 
 pytestmark = pytest.mark.verify
 

@@ -63,8 +63,8 @@ def test_every_parameter_of_a_query_that_is_read_whole_is_known(served: Served) 
     refused = served.client("developer").post(f"/meters/{meter}/submissions", content=b"")
     assert refused.json()["message"] == "query.model: Field required"
     mistyped = served.client("developer").post(f"/meters/{meter}/submissions?modl=m", content=b"")
-    names = "id_column or link or missing or model or no_ids or note or once or tenant or "
-    names += "test_set or validation_set or wait"
+    names = "baseline or id_column or link or missing or model or no_ids or note or once or "
+    names += "tenant or test_set or validation_set or wait"
     assert mistyped.json()["message"] == f"query: 'modl' given, {names} is known here"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import tempfile
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -43,6 +44,20 @@ def test_a_form_has_files_of_any_name(served: Served, meter: str, labels: Labels
     assert (again.json()["signal"]["repeated"], again.json()["signal"]["step"]) == (True, 1)
     checked = developer.post(f"/meters/{meter}/submissions/check", files=files(labels))
     assert (checked.status_code, checked.json()["repeated"]) == (200, True)
+
+
+def test_packed_files_are_read(served: Served, meter: str, labels: Labels) -> None:
+    developer, path = served.client("developer"), f"/meters/{meter}"
+    lines = "\n".join(["id;prediction", *(f"{i};{label}" for i, label in enumerate(labels)), ""])
+    sent = {
+        "test": ("t.csv.gz", gzip.compress(lines.encode())),
+        "validation": ("v.parquet", predictions(VALIDATION)),
+    }
+    told = developer.post(f"{path}/submissions?model=m", files=sent)
+    assert (told.status_code, told.json()["signal"]["band"]) == (200, 1), told.text
+    rows = gzip.compress(b"id,x,y,label\n1,0.5,0.5,1\n2,0.25,0.5,0\n")
+    given = developer.post(f"{path}/validation-sets", files={"file": ("v.csv.gz", rows)})
+    assert (given.status_code, given.json()["rows"]) == (201, 2), given.text
 
 
 def test_models_come_as_forms_too(served: Served, tmp_path: Path) -> None:

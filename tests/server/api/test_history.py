@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.server.driving import begin, submit
+from tests.server.driving import begin, begun, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import condition_spec, make_session, small_spec
 
@@ -18,8 +18,7 @@ from easeml_meter.service.audit import _readable, verify
 
 
 def test_sessions_are_shown_and_drawn(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     developer = served.client("developer")
     told = submit(developer, meter, labels, errors=8).json()["signal"]
     view = developer.get(f"/meters/{meter}/status").json()
@@ -104,8 +103,7 @@ def test_refused_where_teams_share_every_answer(tmp_path: Path) -> None:
 
 
 def test_the_audit_shows_each_role_its_part(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter(small_spec(tenants=(2, 2)))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(tenants=(2, 2)))
     assert submit(served.client("developer"), meter, labels, errors=5).is_success
     assert submit(served.client("developer2"), meter, labels, errors=9).is_success
 
@@ -126,8 +124,7 @@ def test_the_audit_shows_each_role_its_part(served: Served, tmp_path: Path) -> N
 
 
 def test_a_tenant_alone_sees_the_whole_chain(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     assert submit(served.client("developer"), meter, labels).is_success
     links = served.client("developer").get(f"/meters/{meter}/audit").json()["items"]
     assert all(link["digest"] for link in links)

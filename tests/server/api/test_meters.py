@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.driving import begin, submission, submit
+from tests.server.driving import begin, begun, submission, submit
 from tests.server.helpers import Served
 from tests.service.helpers import small_spec, with_errors
 from tests.service.sites import make_site
@@ -44,6 +44,14 @@ def test_a_wrong_meter_is_refused(served: Served, settings: dict[str, object]) -
     for path, body in (("/meters", {"name": "m"}), ("/plans", {})):
         refused = served.client("admin").post(path, json=body | {"settings": settings})
         assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
+
+
+def test_settings_are_as_of_a_file_that_says_labels_alone(served: Served) -> None:
+    given = {"settings": {"meter": {"labels": 500, "inputs": "public"}}}
+    planned = served.client("admin").post("/plans", json=given).json()
+    made = served.client("admin").post("/meters", json=given | {"name": "m"}).json()
+    assert planned["labels"] == made["labels"] == 500
+    assert made["settings"]["bands"][0]["tolerance"] == planned["tolerance"]
 
 
 @pytest.mark.parametrize("classes", [[1, "1"], ["1", "1.0"], ["cat", 3], [10**18, 1]], ids=str)
@@ -229,8 +237,7 @@ def test_an_admin_archives_a_meter_without_answers(served: Served, tmp_path: Pat
 def test_an_archived_meter_takes_nothing_and_answers_nothing(
     served: Served, tmp_path: Path
 ) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     assert served.client("admin").post(f"/meters/{meter}/archive").status_code == 200
     body = submission(with_errors(labels, 1))
     refused = served.client("developer").post(
@@ -257,8 +264,7 @@ def test_rows_of_an_archived_meter_stay_its_own(served: Served, tmp_path: Path) 
 
 
 def test_a_meter_that_has_answered_is_not_archived(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     told = submit(served.client("developer"), meter, labels, errors=1, model="m")
     assert told.status_code == 200
     refused = served.client("admin").post(f"/meters/{meter}/archive")
@@ -270,8 +276,7 @@ def test_a_meter_that_has_answered_is_not_archived(served: Served, tmp_path: Pat
 def test_a_submission_that_was_being_measured_is_still_charged(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     space = served.site.space(meter)
     measured = answering._losses
 

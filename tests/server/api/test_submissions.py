@@ -16,6 +16,7 @@ from tests.server.driving import (
     VALIDATION,
     add,
     begin,
+    begun,
     give_validation,
     packed,
     parquet,
@@ -116,8 +117,7 @@ def test_of_many_clients_at_once_each_team_gets_what_is_left_and_no_more(
     served_on_each_database: Served, tmp_path: Path
 ) -> None:
     served = served_on_each_database
-    meter = served.add_meter(small_spec(steps=5, tenants=(3, 2)))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(steps=5, tenants=(3, 2)))
 
     def send(number: int) -> tuple[int, int, Any]:
         team = 1 + number % 2
@@ -247,8 +247,7 @@ def test_predictions_that_do_not_fit_cost_nothing(
 
 def test_a_long_body_is_refused(tmp_path: Path) -> None:
     with serve(tmp_path / "site", largest_body=12_000) as served:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         developer = served.client("developer")
         long = packed(test_parquet=b"x" * 9_000, validation_parquet=b"x" * 9_000)
         refused = developer.post(f"/meters/{meter}/submissions?model=m", content=long)
@@ -266,8 +265,7 @@ def test_other_formats_are_read_too(served: Served, meter: str, labels: Labels) 
 
 
 def test_rows_are_matched_as_the_query_says(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter(small_spec(inputs="public"))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(inputs="public"))
     table = pa.table({"key": np.arange(len(labels))[::-1], "prediction": labels[::-1]})
     body = packed(test_parquet=parquet(table), validation_parquet=predictions(VALIDATION))
     developer, path = served.client("developer"), f"/meters/{meter}/submissions?model=m"

@@ -18,6 +18,7 @@ from tests.server.driving import (
     VALIDATION,
     add,
     begin,
+    begun,
     give_validation,
     parquet,
     sealed,
@@ -180,8 +181,7 @@ def test_many_row_groups_of_inputs_are_streamed(served: Served, meter: str, tmp_
 
 
 def test_a_spent_test_set_is_released(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter(small_spec(tenants=(2, 2)))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(tenants=(2, 2)))
     developers = [served.client("developer"), served.client("developer2")]
     labeler = served.client("labeler")
     folder = f"/meters/{meter}/test-sets/1"

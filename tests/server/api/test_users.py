@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.driving import begin
 from tests.server.helpers import NO_ID, PASSWORD, SQLITE, Served, log_in, serve, status
 from tests.service.helpers import StoppedClock, actor_of, small_spec
 from tests.storage.examples import stored
@@ -336,27 +335,6 @@ class TestMembers:
         body = {"user": served.users[holds].id, "role": wants}
         answer = served.client("admin").post(f"/meters/{meter}/members", json=body)
         assert answer.status_code == 409
-
-    def test_nobody_develops_for_two_isolated_teams(self, served: Served) -> None:
-        """Both teams' answers would be in one hand, and no hand-over be recorded."""
-        meter = served.add_meter(small_spec(tenants=(2, 2)))
-        body = {"user": served.users["stranger"].id, "role": "developer"}
-        path = f"/meters/{meter}/members"
-        assert served.client("admin").post(path, json=body | {"tenant": 1}).status_code == 201
-        answer = served.client("admin").post(path, json=body | {"tenant": 2})
-        assert (answer.status_code, "one team each" in answer.text) == (409, True)
-
-    def test_whoever_labeled_a_test_set_develops_only_after_its_release(
-        self, served: Served, tmp_path: Path
-    ) -> None:
-        meter = served.add_meter()
-        begin(served, meter, tmp_path)
-        admin, labeler = served.client("admin"), served.users["labeler"].id
-        path = f"/meters/{meter}/members"
-        assert admin.delete(f"{path}/{labeler}/labeler/0").status_code == 204
-        body = {"user": labeler, "role": "developer"}
-        answer = admin.post(path, json=body)
-        assert (answer.status_code, "not released" in answer.text) == (409, True)
 
     def test_what_is_not_there(self, served: Served) -> None:
         meter = served.add_meter()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.server.driving import VALIDATION, begin, give_validation, packed, parquet, submit
+from tests.server.driving import VALIDATION, begun, give_validation, packed, parquet, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import rows
 
@@ -61,8 +61,7 @@ def test_a_table_that_holds_too_much_is_refused_with_the_setting_that_says_so(
 
 def test_predictions_that_hold_too_much_are_refused_and_cost_nothing(tmp_path: Path) -> None:
     with serve(tmp_path / "site", most_columns=4) as served:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         developer = served.client("developer")
         wide = {f"c{n}": VALIDATION for n in range(5)}
         content = {

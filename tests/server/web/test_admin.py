@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.server.driving import begin, submit
+from tests.server.driving import begin, begun, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import PASSWORD, Visitor, shown_secret, words
 from tests.service.helpers import actor_of, small_spec
@@ -91,8 +91,7 @@ def test_every_form_of_every_page_carries_a_token(served: Served, admin: Visitor
 def test_a_meter_is_archived_before_its_first_answer(
     served: Served, admin: Visitor, tmp_path: Path
 ) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     page = admin.get(f"/admin/meters/{meter}")
     assert f"Its {len(labels)} labels stay its own" in words(page)
     unsure = admin.send(f"/admin/meters/{meter}/archive")
@@ -116,8 +115,7 @@ def test_a_meter_is_archived_before_its_first_answer(
 def test_a_meter_that_has_answered_cannot_be_archived(
     served: Served, admin: Visitor, tmp_path: Path
 ) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     told = submit(served.client("developer"), meter, labels, errors=1, model="m")
     assert told.status_code == 200
     assert "Archive this meter" not in words(admin.get(f"/admin/meters/{meter}"))
@@ -128,8 +126,7 @@ def test_a_meter_that_has_answered_cannot_be_archived(
 def test_the_audit_trail_is_verified_and_hides_answers(
     served: Served, admin: Visitor, tmp_path: Path
 ) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     told = submit(served.client("developer"), meter, labels, errors=1, model="the-model")
     assert told.status_code == 200
     page = admin.get(f"/admin/meters/{meter}")

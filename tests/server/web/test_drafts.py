@@ -9,6 +9,7 @@ import pytest
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
 
+from easeml_meter.core.questions.labels import plan_labels
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.server.web.drafts import DEFAULTS, MeterDraft
@@ -32,7 +33,7 @@ def made(served: Served) -> dict[str, object]:
 
 
 def labels_of(page_text: str) -> str:
-    found = re.search(r'name="labels" value="(\d+)"', page_text)
+    found = re.search(r'name="planned" value="(\d+)"', page_text)
     assert found, page_text
     return found[1]
 
@@ -41,7 +42,7 @@ def test_a_meter_is_made_from_the_fields(served: Served, admin: Visitor) -> None
     fields = SMALL | {"classes": "cat, dog", "inputs": "hidden", "models": "onnx"}
     plan = admin.send("/admin/meters/new/plan", **fields)
     assert "What an answer can be" in words(plan)
-    answer = admin.send("/admin/meters/new", name="pets", labels=labels_of(plan.text), **fields)
+    answer = admin.send("/admin/meters/new", name="pets", planned=labels_of(plan.text), **fields)
     assert answer.status_code == 303
     assert "pets is made." in words(admin.get(answer.headers["location"]))
     settings = made(served)
@@ -59,7 +60,7 @@ def test_nothing_is_made_with_another_number_of_labels_than_shown(
 ) -> None:
     shown = labels_of(admin.send("/admin/meters/new/plan", **SMALL).text)
     changed = SMALL | {"steps": "4"}
-    page = admin.send("/admin/meters/new", name="pets", labels=shown, **changed)
+    page = admin.send("/admin/meters/new", name="pets", planned=shown, **changed)
     assert page.status_code == 422
     needed = plan_of(MeterDraft.of(changed).spec).labels
     assert f"this takes {needed:,} labels: look at the plan" in words(page)
@@ -78,8 +79,23 @@ def test_without_scripts_the_plan_is_a_page(admin: Visitor) -> None:
 
 def test_the_first_draft_is_a_meter() -> None:
     spec = MeterDraft.of({}).spec
-    assert (spec.steps, spec.delta, spec.inputs) == (10, 0.05, "public")
-    assert spec.edges == (0.1, 0.2)
+    assert (spec.steps, spec.delta, spec.inputs) == (10, 0.1, "hidden")
+    assert spec == plan_labels(MeterSpec.uniform(tolerance=0.1), 500).spec
+
+
+def test_a_meter_is_made_of_labels_alone(served: Served, admin: Visitor) -> None:
+    said = words(admin.send("/admin/meters/new/plan", labels="50"))
+    assert "In the lowest band: true error at most the validation error + 27.8 points." in said
+    assert "50 labels carry 3 answers, not ten" in said
+    assert "20 answers: + 57.6 points; 50 answers" in said
+    assert "Validation set of 25 rows" in said
+    assert admin.send("/admin/meters/new", name="few", labels="50", planned="50").is_redirect
+    assert made(served)["meter"] == {"steps": 3, "delta": 0.1}
+
+
+def test_pass_or_fail_begins_with_a_condition_that_can_be_planned() -> None:
+    assert plan_of(MeterDraft.of(DEFAULTS | {"asks": "condition"}).spec).labels > 0
+    assert plan_of(MeterDraft.of(DEFAULTS | {"asks": "better"}).spec).labels > 0
 
 
 @pytest.mark.parametrize(
@@ -143,13 +159,20 @@ def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: obj
     [
         ({"steps": "ten"}, "steps: 'ten'"),
         ({"steps": "1000000"}, "meter.toml takes more"),
-        ({"confidence": "95"}, "confidence"),
-        ({"tolerance": "0,05"}, "tolerance"),
-        ({"edges": "0.2, 0.1"}, "band"),
+        ({"confidence": "195"}, "confidence"),
+        ({"tolerance": "wide"}, "tolerance"),
+        ({"tolerance": ""}, "or labels if"),
+        ({"tolerance": "", "labels": "500", "window": "2"}, "tolerance"),
+        ({"tolerance": "0,05", "labels": "500"}, "labels: 500 given, too few: "),
+        (
+            {"tolerance": "", "labels": "20", "steps": ""},
+            "labels: 20 given, too few for one answer",
+        ),
+        ({"edges": "0.2, 0.1"}, "edges"),
         ({"tenants": "1,1"}, "must sum to the steps"),
         ({"models": "docker"}, "models"),
         ({"asks": "everything"}, "asks"),
-        ({"asks": "condition"}, "question"),
+        ({"asks": "condition"}, "condition"),
         ({"loss": "other", "other_loss": "f1"}, "loss"),
         ({"loss": "f1"}, "say which class is the positive one"),
         ({"window": "2", "ceiling": "0.3"}, "not with ceiling"),
@@ -167,7 +190,7 @@ def test_what_is_wrong_is_said_beside_the_form(
     assert '<p class="problem">' in plan.text
     assert said in words(plan)
     assert "Make it" not in plan.text
-    page = admin.send("/admin/meters/new", name="x", labels="1", **(SMALL | fields))
+    page = admin.send("/admin/meters/new", name="x", planned="1", **(SMALL | fields))
     assert page.status_code == 422
     with served.site.reading() as books:
         assert books.meters.all() == []
@@ -196,7 +219,12 @@ def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("steps = ", "not valid TOML"), ("[meter]\nsteps = 1", "no [[bands]]"), (" ", "text: ''")],
+    [
+        ("steps = ", "not valid TOML"),
+        ("[meter]\nsteps = 1", "no bands: add tolerance"),
+        ("[meter]\nlabels = 20", "too few for one answer"),
+        (" ", "text: ''"),
+    ],
 )
 def test_a_wrong_text_comes_back(admin: Visitor, text: str, said: str) -> None:
     page = admin.send("/admin/meters/new", name="signs", text=text, do="text")
@@ -251,7 +279,8 @@ def test_what_has_no_field_is_known() -> None:
     by_another_name = {"bands", "delta", "question", "topped_up", "count", "published"}
     without = {each.name for each in fields(MeterSpec)} - set(DEFAULTS) - by_another_name
     strata = {"stratum", "strata", "weights", "sizes"}  # a list of them is written in meter.toml
-    assert without == PAPER | strata
+    alarm = {"g", "expects", "alarms"}
+    assert without == PAPER | strata | alarm | {"commands_may_carry_inputs_out"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.server.driving import begin, submit
+from tests.server.driving import begin, begun, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
 
@@ -76,8 +76,7 @@ def test_the_file_has_every_line_and_no_formula(served: Served, meter: str) -> N
 
 
 def test_a_note_is_shown_and_found(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     link = "https://example.org/commit/1?a=1&b=2"
     visitor = Visitor(served, "developer")
     assert 'name="note"' in visitor.get(f"/meters/{meter}").text
@@ -107,8 +106,7 @@ def test_a_note_is_shown_and_found(served: Served, tmp_path: Path) -> None:
 
 
 def test_what_is_no_note_is_refused(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter()
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path)
     bad = submit(served.client("developer"), meter, labels, link="javascript:alert(1)")
     assert bad.status_code == 422
     assert "http:// or https://" in bad.json()["message"]

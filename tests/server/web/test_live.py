@@ -100,6 +100,32 @@ def test_only_those_who_may_count_the_answers_follow(site: Live, meter: str) -> 
         assert (ended.status_code, list(ended.cookies)) == (401, [])
 
 
+@pytest.mark.parametrize("ended", ["account", "seat", "session"])
+def test_an_open_page_hears_nothing_once_its_reader_may_not(
+    site: Live, meter: str, ended: str
+) -> None:
+    """It was told for ten minutes more that there was something new."""
+    served = site.served
+    admin, user = served.client("admin"), served.add_user(f"leaving-{ended}").id
+    member = {"user": user, "role": "developer", "tenant": 1}
+    assert admin.post(f"/meters/{meter}/members", json=member).status_code == 201
+    with browser(site, f"leaving-{ended}") as client:
+        newest = audit.newest_link(SYSTEM, served.site.space(meter))
+        with client.stream("GET", f"/meters/{meter}/live?after={newest}") as answer:
+            heard = answer.iter_text()
+            assert next(heard) == ": open\n\n"
+            if ended == "account":
+                admin.patch(f"/users/{user}", json={"disabled": True})
+            elif ended == "seat":
+                admin.delete(f"/meters/{meter}/members/{user}/developer/1")
+            else:
+                with served.site.writing() as books:
+                    books.tokens.revoke(served.site.now(), user=user)
+            link = member | {"user": served.add_user(f"new-{ended}").id}
+            assert admin.post(f"/meters/{meter}/members", json=link).status_code == 201
+            assert "data" not in "".join(heard)
+
+
 def test_many_pages_share_one_look_at_the_books(
     site: Live, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.forms import archived
 from tests.report.sessions import session
-from tests.server.driving import add, begin, sealed, submit
+from tests.server.driving import add, begin, begun, sealed, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
 from tests.server.web.test_stories import release, told
@@ -84,8 +84,7 @@ class TestList:
 
 class TestMeter:
     def test_tells_a_developer_everything(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         submit(served.client("developer"), meter, labels, model="net <1>")
         submit(served.client("developer"), meter, labels, errors=len(labels) // 5, salt="b")
         answer = Visitor(served, "developer").get(f"/meters/{meter}")
@@ -102,10 +101,9 @@ class TestMeter:
         assert "net &lt;1&gt;" in answer.text
 
     def test_says_who_handed_in_a_step(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         submit(served.client("developer"), meter, labels)
-        submit(served.client("runner"), meter, labels, salt="b")
+        submit(served.client("runner"), meter, labels, model="another")
         said = words(Visitor(served, "labeler").get(f"/meters/{meter}"))
         found = re.findall(r"gap 0 to 10 % 0 % 0 to 35 % (\w+) just now", said)
         assert found == ["runner", "developer"]
@@ -152,8 +150,7 @@ class TestMeter:
         assert Visitor(served, "admin").get(f"/meters/{'0' * 32}").status_code == 404
 
     def test_belongs_to_a_tenant(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter(small_spec(steps=4, tenants=(2, 2)))
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path, small_spec(steps=4, tenants=(2, 2)))
         submit(served.client("developer2"), meter, labels, model="of the second")
         first, labeler = Visitor(served, "developer"), Visitor(served, "labeler")
         assert "of the second" not in first.get(f"/meters/{meter}").text
@@ -165,8 +162,7 @@ class TestMeter:
     def test_stays_small_however_long_the_history(self, served: Served, tmp_path: Path) -> None:
         steps = 2 * NEWEST + 5
         spec = small_spec(steps=steps, signals=1, edges=[], tolerance=0.45, delta=0.5)
-        meter = served.add_meter(spec)
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path, spec)
         for number in range(steps - 1):
             body = archived(body_with(labels, salt=str(number)))
             name = f"a model with a name, number {number}"
@@ -268,8 +264,7 @@ def test_the_page_of_an_earlier_test_set_sends_to_the_one_that_answers(
 
 
 def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter(small_spec(drawn=0.3, tolerance=0.2))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(drawn=0.3, tolerance=0.2))
     developer = served.client("developer")
     submit(developer, meter, labels, errors=len(labels) // 2)
     (told,) = developer.get(f"/meters/{meter}/status").json()["signals"]
@@ -305,8 +300,7 @@ def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(
 
 def test_a_condition_is_passed_or_failed_on_the_page(served: Served, tmp_path: Path) -> None:
     spec = MeterSpec((), steps=3, delta=0.2, question="n > 0.5 +/- 0.2", classes=(0, 1))
-    meter = served.add_meter(spec)
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, spec)
     developer = served.client("developer")
     submit(developer, meter, labels, model="good")
     submit(developer, meter, labels, errors=len(labels), model="bad")

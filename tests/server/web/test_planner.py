@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.server.helpers import Served, serve
 
+from easeml_meter import checks
 from easeml_meter.core.questions.comparison import Setting, compare
-from easeml_meter.core.questions.edges import reachable_with_default_bands
 from easeml_meter.core.questions.planning import (
     reachable_tolerance,
     required_labels,
@@ -27,13 +28,9 @@ from easeml_meter.server.web.planner import (
     MOST_SIGNALS,
     answer_to,
     asked_of,
-    optional,
-    read,
-    several,
     stories,
 )
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import at_most
 
 from .helpers import Visitor, words
 
@@ -44,17 +41,83 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield found
 
 
+PAPER = {"want": "labels", "labels": "", "tolerance": "0.01", "confidence": "0.99"}
+
+
 def asked(**changes: str) -> dict[str, str]:
-    return DEFAULTS | changes
+    return DEFAULTS | PAPER | changes
 
 
-def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("labels", "points", "line"),
+    [
+        ("500", 13.4, "10 answers from 500 labels; 90 % sure."),
+        ("1k", 9.8, "10 answers from 1,000 labels; 90 % sure."),
+        ("5,000", 4.3, "10 answers from 5,000 labels; 90 % sure."),
+        ("50", 27.8, "50 labels carry 3 answers, not ten"),
+    ],
+)
+def test_labels_alone_are_answered_in_a_sentence(
+    served: Served, labels: str, points: float, line: str
+) -> None:
+    said = words(Visitor(served).get("/planner", params={"labels": labels}))
+    sentence = f"true error at most the validation error + {points} points. "
+    assert f"The answer In the lowest band: {sentence}" in said
+    assert line in said
+    assert re.search(r"5 answers \+ .* points 20 answers .* 50 answers .* labels \+", said)
+    rows = checks.read_whole("labels", labels) // 2
+    assert f"Validation set of {rows:,} rows: " in said
+
+
+def test_the_answer_stands_before_all_else_and_other_questions_a_click_away(served: Served) -> None:
     page = Visitor(served).get("/planner")
+    said = words(page)
+    assert said.index("I have") < said.index("how many labels I need") < said.index("+ 13.4 points")
+    assert said.index("+ 13.4 points") < said.index("How this compares") < said.index("published")
+    assert 'name="labels" inputmode="numeric" value="500"' in page.text
+    (way,) = re.findall(r'href="(/planner[^"]*)">20 answers', page.text)
+    other = words(Visitor(served).get(way.replace("&amp;", "&")))
+    assert "+ 18.6 points. 20 answers from 500 labels" in other
+    noise = words(Visitor(served).get("/planner", params={"validation": "100"}))
+    assert "Validation set of 100 rows: 10 % wrong may be 5.52 to 16.4 %" in noise
+
+
+@pytest.mark.parametrize("labels", ["20", "1"])
+def test_too_few_labels_are_one_line(served: Served, labels: str) -> None:
+    page = Visitor(served).get("/planner/answer", params={"labels": labels})
+    assert f'<p class="problem">labels: {labels} given, too few for one answer' in page.text
+
+
+@pytest.mark.parametrize(
+    ("typed", "plain"),
+    [
+        ({"confidence": "95"}, {"confidence": "0.95"}),
+        ({"confidence": "95%"}, {"confidence": "0.95"}),
+        ({"confidence": ""}, {"confidence": "0.9"}),
+        ({"tolerance": "0,05"}, {"tolerance": "0.05"}),
+        ({"tolerance": "5%, 10%", "signals": "2"}, {"tolerance": "0.05,0.1", "signals": "2"}),
+        ({"steps": "1,000"}, {"steps": "1k"}),
+        ({"edges": "0,1"}, {"edges": "0.1"}),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(
+    typed: dict[str, str], plain: dict[str, str]
+) -> None:
+    assert answer_to(asked(**typed)).plan == answer_to(asked(**plain)).plan
+
+
+def test_other_losses_are_planned_in_the_time_of_a_stranger(served: Served) -> None:
+    said = words(Visitor(served).get("/planner", params={"labels": "77", "loss": "brier"}))
+    assert "true loss at most the validation loss + 29.6 points." in said
+    assert "50 answers" not in said
+
+
+def test_everyone_may_ask(served: Served) -> None:
+    page = Visitor(served).get("/planner", params=asked())
     assert page.status_code == 200
     plan = required_labels(MeterSpec.uniform(tolerance=0.01, steps=10, delta=0.01))
     said = words(page)
-    assert "edges at 0.02, 0.05, 0.1, 0.2" in said
-    assert "One more edge: 48,986 labels, or 65,137 if it is less than two tolerances" in said
+    assert "true error at most the validation error + 1.5 points." in said
     assert "Recommended: consistent" in said
     assert f"{plan.labels:,} labels" in said
     assert in_percent(plan.promise, plan.spec) in said
@@ -87,20 +150,21 @@ def test_every_field_counts(form: dict[str, str], options: dict[str, object]) ->
 def test_labels_that_one_has_are_turned_into_answers_or_exactness(served: Served) -> None:
     given = {"labels": "5000", "tolerance": "0.05", "confidence": "0.95"}
     spec = MeterSpec.uniform(tolerance=0.05, steps=10, delta=0.05)
-    answers = answer_to(asked(**given, want="steps", steps=""))
+    forms = [
+        asked(**given, want="steps", steps=""),
+        asked(**given | {"tolerance": ""}, want="tolerance"),
+        asked(**given, want="tolerance", edges="0.1,0.4", price="2"),
+    ]
+    answers, exact, edges = map(answer_to, forms)
     assert answers.plan == supported_steps(spec, 5000)
-    assert answers.figure == (f"{answers.plan.spec.steps}", "answers")
-    exact = answer_to(asked(**given | {"tolerance": ""}, want="tolerance"))
-    assert exact.plan == reachable_with_default_bands(spec, 5000)
-    assert exact.figure == (at_most(exact.plan.spec.tolerances[0]), "tolerance")
-    edges = answer_to(asked(**given, want="tolerance", edges="0.1,0.4", price="2"))
+    assert exact.plan == reachable_tolerance(spec, 5000)
     assert edges.plan == reachable_tolerance(
         spec.uniform(tolerance=0.05, edges=(0.1, 0.4), steps=10, delta=0.05), 5000
     )
     assert edges.cost == 10_000
     # The comparison is that of the meter that was found, and so is the form of a new one.
-    for found in (answers, exact, edges):
-        again = answer_to(asked_of(dict(parse_qsl(found.query(asked(**given))))))
+    for found, form in zip((answers, exact, edges), forms, strict=True):
+        again = answer_to(asked_of(dict(parse_qsl(found.query(form)))))
         assert (again.plan.spec, again.rows) == (found.plan.spec, found.rows)
         assert again.plan.labels <= 5000
     said = words(Visitor(served).get("/planner", params=asked(**given, want="steps", price="2")))
@@ -111,7 +175,7 @@ def test_labels_that_one_has_are_turned_into_answers_or_exactness(served: Served
 def test_a_story_is_a_plan(served: Served, query: str) -> None:
     page = Visitor(served).get(f"/planner?{query}")
     assert 'class="problem"' not in page.text
-    assert page.text.count("/planner?want=") > 3, "the other stories, and the link to this one"
+    assert page.text.count("/planner?want=") > 3, "all stories, and the link to this one"
 
 
 def test_stories_are_those_of_the_command_line() -> None:
@@ -131,10 +195,10 @@ def test_the_comparison_is_that_of_the_command_line() -> None:
 def test_drawn_edges_are_compared_with_the_default_bands(served: Served) -> None:
     """The meter asked for has no edges of its own; the tables are those of the fixed ones."""
     found = answer_to(asked(drawn="0.2"))
-    assert (found.plan.labels, found.another_edge) == (29_332, None)
+    assert found.plan.labels == 29_332
     assert found.rows == answer_to(asked()).rows
-    said = words(Visitor(served).get("/planner/answer", params=asked(drawn="0.2")))
-    assert "Bands: 0.2 wide, with edges drawn for each answer." in said
+    page = Visitor(served).get("/planner/answer", params=asked(drawn="0.2"))
+    assert "Bands 20 % wide; edges move" in page.text
     repeated = answer_to(asked(drawn="0.2", tolerance="0.01,0.01,0.01"))
     assert (repeated.plan.labels, repeated.rows) == (found.plan.labels, found.rows)
 
@@ -153,7 +217,6 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
 @pytest.mark.parametrize(
     ("form", "field"),
     [
-        ({"steps": ""}, "steps"),
         ({"steps": "ten"}, "steps"),
         ({"steps": "10001"}, "steps"),
         ({"signals": "0"}, "signals"),
@@ -161,7 +224,7 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"tolerance": "0.01,0.02", "signals": "5"}, "tolerance"),
         ({"tolerance": "nan"}, "tolerance"),
         ({"tolerance": "1e-9"}, "tolerance"),
-        ({"edges": "0.5,0.4,0.6,0.7"}, "band"),
+        ({"edges": "0.5,0.4,0.6,0.7"}, "edges"),
         ({"edges": "0.5", "signals": "5"}, "edges"),
         ({"confidence": "1"}, "confidence"),
         ({"protocol": "resampling"}, "protocol"),
@@ -176,6 +239,7 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"price": "-1"}, "price"),
         ({"want": "money"}, "want"),
         ({"want": "steps"}, "labels"),
+        ({"validation": "0"}, "validation"),
         ({"want": "steps", "labels": "10"}, "labels"),
         ({"want": "steps", "labels": "90000000"}, "labels"),
         ({"want": "steps", "labels": "90000000", "ceiling": "0.1"}, "labels"),
@@ -226,7 +290,7 @@ def test_too_many_questions_from_one_address_have_to_wait(tmp_path: Path) -> Non
 
 
 def test_only_admins_are_offered_to_make_the_meter(served: Served) -> None:
-    offered = "/admin/meters/new?steps=10"
+    offered = "/admin/meters/new?want=tolerance&amp;labels=500&amp;steps=10"
     assert offered in Visitor(served, "admin").get("/planner").text
     assert offered not in Visitor(served, "stranger").get("/planner").text
     assert offered not in Visitor(served).get("/planner").text
@@ -236,24 +300,3 @@ def test_the_drawing_needs_no_style_of_its_own() -> None:
     chart = answer_to(asked()).chart
     assert "style" not in chart
     assert "Your meter: " in chart
-
-
-def test_numbers_are_read() -> None:
-    asked = {"steps": "3", "none": "", "edges": "0.1, 0.2"}
-    assert read(asked, "steps", int, "a number") == 3
-    assert optional(asked, "none", int, "a number") is None
-    assert several(asked, "edges", float, "numbers") == (0.1, 0.2)
-    assert several(asked, "none", float, "numbers") == ()
-
-
-@pytest.mark.parametrize("given", ["three", "0,1", "9" * 5000])
-def test_anything_else_is_refused_by_the_name_of_the_field(given: str) -> None:
-    with pytest.raises(InvalidInput, match=r"steps: .*a whole number"):
-        read({"steps": given}, "steps", int, "a whole number")
-    with pytest.raises(InvalidInput, match=r"steps: .*or nothing"):
-        optional({"steps": given}, "steps", int, "a whole number")
-
-
-def test_one_wrong_number_of_several_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="edges"):
-        several({"edges": "0.1, x"}, "edges", float, "numbers")

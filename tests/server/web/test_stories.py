@@ -1,4 +1,4 @@
-"""The story of a released test set, and its picture."""
+"""The story of a released test set, and its picture; and badges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.server.driving import VALIDATION, begin, packed, parquet, submit
-from tests.server.helpers import Served
+from tests.server.driving import VALIDATION, begin, begun, packed, parquet, submit
+from tests.server.helpers import Served, serve
 from tests.server.web.helpers import Visitor, words
 from tests.service.helpers import Labels, small_spec, with_errors
 
@@ -125,8 +125,7 @@ def test_before_release_there_is_no_story(served: Served, tmp_path: Path, path: 
 
 @pytest.mark.parametrize("path", ["", "/story.svg"])
 def test_each_team_has_its_own_story(served: Served, tmp_path: Path, path: str) -> None:
-    meter = served.add_meter(small_spec(steps=4, tenants=(2, 2)))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(steps=4, tenants=(2, 2)))
     submit(served.client("developer"), meter, labels, validation_errors=3, model="first team's")
     submit(served.client("developer2"), meter, labels, validation_errors=9, model="second team's")
     release(served, meter)
@@ -146,7 +145,7 @@ def test_each_team_has_its_own_story(served: Served, tmp_path: Path, path: str) 
     "spec",
     [
         MeterSpec((), steps=4, delta=0.2, question="n > 0.5 +/- 0.2", classes=(0, 1)),
-        small_spec(protocol="incremental"),
+        small_spec(protocol="incremental", edges=[0.1, 0.6]),
         small_spec(drawn=0.3, tolerance=0.2),
         small_spec(ceiling=0.3),
     ],
@@ -171,8 +170,7 @@ def probabilities(labels: Labels, errors: int) -> bytes:
 
 
 def test_the_story_of_roc_curves_calls_none_the_best(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter(small_spec(loss="roc[1]", rows=400))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(loss="roc[1]", rows=400))
     for number, errors in enumerate((0, len(labels) // 5)):
         body = packed(
             test_parquet=probabilities(labels, errors),
@@ -203,8 +201,7 @@ def test_a_test_set_that_gave_no_answer_has_nothing_to_tell(served: Served, tmp_
 
 
 def test_long_stories_list_the_newest(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter(small_spec(steps=NEWEST + 3, signals=1, edges=[]))
-    labels = begin(served, meter, tmp_path)
+    meter, labels = begun(served, tmp_path, small_spec(steps=NEWEST + 3, signals=1, edges=[]))
     for number in range(NEWEST + 2):
         submit(
             served.client("developer"), meter, labels, model=f"number {number}", salt=f"{number}"
@@ -281,3 +278,33 @@ def test_who_sees_no_answers_sees_no_comparison(
     page = Visitor(served, name).get(f"/meters/{meter}/test-sets/1/compare")
     assert page.status_code == status
     assert "errors" not in words(page)
+
+
+def test_badges_show_the_last_signal_to_everyone_where_the_site_wants_that(tmp_path: Path) -> None:
+    with serve(tmp_path / "site", badges=True) as served:
+        meter = served.add_meter()
+        visitor = Visitor(served)
+        assert "no answers yet" in visitor.get(f"/badge/{meter}.svg").text
+        labels = begin(served, meter, tmp_path)
+        submit(served.client("developer"), meter, labels, model="secret name")
+        answer = visitor.get(f"/badge/{meter}.svg")
+        assert answer.headers["content-type"] == "image/svg+xml"
+        assert answer.headers["cache-control"] == "no-cache"
+        assert "band 1, 3 steps left" in answer.text
+        assert "secret name" not in answer.text
+        shields = visitor.get(f"/badge/{meter}.json")
+        assert shields.headers["content-type"] == "application/json"
+        assert shields.headers["cache-control"] == "no-cache"
+        assert shields.json()["message"] == "band 1, 3 steps left"
+        assert set(shields.json()) == {"schemaVersion", "label", "message", "color", "labelColor"}
+        for kind in ("svg", "json"):
+            assert visitor.get(f"/badge/{'0' * 32}.{kind}").status_code == 404
+
+
+@pytest.mark.parametrize("kind", ["svg", "json"])
+def test_badges_are_off_unless_asked_for(tmp_path: Path, kind: str) -> None:
+    with serve(tmp_path / "site") as served:
+        meter = served.add_meter()
+        real, made_up = (Visitor(served).get(f"/badge/{m}.{kind}") for m in (meter, "0" * 32))
+        assert (real.status_code, made_up.status_code) == (404, 404)
+        assert real.text.replace(meter, "") == made_up.text.replace("0" * 32, "")

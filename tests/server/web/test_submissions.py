@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from tests.scoring.onnx_models import classifier
-from tests.server.driving import VALIDATION, begin, packed, parquet, predictions
+from tests.server.driving import VALIDATION, begin, begun, packed, parquet, predictions
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
-from tests.service.helpers import rows, small_spec
+from tests.service.helpers import condition_spec, rows, small_spec
 
 from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.submissions import queue
@@ -19,8 +19,7 @@ from easeml_meter.service.submissions import queue
 
 class TestSubmitting:
     def test_answers_with_what_to_put_into_the_page(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         visitor = Visitor(served, "developer")
         body = body_with(labels)
         answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
@@ -43,8 +42,7 @@ class TestSubmitting:
         assert "Answers left 3 of 4" in words(visitor.get(f"/meters/{meter}"))
 
     def test_a_check_is_free(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         visitor = Visitor(served, "developer")
         assert f'formaction="/meters/{meter}/check"' in visitor.get(f"/meters/{meter}").text
         said = words(visitor.put_in(f"/meters/{meter}/check", body_with(labels), model="net"))
@@ -55,9 +53,18 @@ class TestSubmitting:
         refused = Visitor(served, "labeler").put_in(f"/meters/{meter}/check", body_with(labels))
         assert refused.status_code == 403
 
+    def test_says_that_others_are_compared_with_it(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter(condition_spec(question="better", tolerance=0.2))
+        body, visitor = body_with(begin(served, meter, tmp_path)), Visitor(served, "developer")
+        check = visitor.put_in(f"/meters/{meter}/check", body, model="net")
+        assert 'name="baseline" value="true">Compare all others with it, for free<' in check.text
+        refused = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert (refused.status_code, "no model to compare with" in refused.text) == (409, True)
+        told = visitor.put_in(f"/meters/{meter}/submit", body, model="net", baseline="true")
+        assert "baseline" in words(told)
+
     def test_of_a_runner_tells_no_signal(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         answer = Visitor(served, "runner").put_in(
             f"/meters/{meter}/submit", body_with(labels), model="net"
         )
@@ -65,8 +72,7 @@ class TestSubmitting:
         assert "band" not in answer.text
 
     def test_of_a_bad_file_costs_nothing(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path)
         visitor = Visitor(served, "developer")
         for body in (b"no tar", body_with(labels[1:]), packed(model_onnx=b"x")):
             answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
@@ -134,8 +140,7 @@ class TestSubmitting:
         assert "bad just now refused" in words(visitor.get(f"/meters/{meter}"))
 
     def test_of_rows_in_another_order(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter(small_spec(inputs="public"))
-        labels = begin(served, meter, tmp_path)
+        meter, labels = begun(served, tmp_path, small_spec(inputs="public"))
         table = pa.table({"key": np.arange(len(labels))[::-1], "prediction": labels[::-1]})
         body = packed(test_parquet=parquet(table), validation_parquet=predictions(VALIDATION))
         visitor, path = Visitor(served, "developer"), f"/meters/{meter}/submit"

@@ -208,7 +208,7 @@ def test_the_page_asks_for_labels_on_demand_and_takes_them(served: Served) -> No
     old = labels.copy()
     old[: needed // 4] ^= 1
     for number, predicted in enumerate((old, labels)):
-        sent = submit(client, meter, predicted)
+        sent = submit(client, meter, predicted, params={"baseline": not number})
         assert sent.status_code == (409 if number else 200), sent.text
     wait = words(developer.get(f"/meters/{meter}"))
     quota = spec.quota(needed)

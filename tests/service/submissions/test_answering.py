@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import (
     Clock,
+    Labels,
+    condition_spec,
     deliver,
     make_session,
     rows,
@@ -28,9 +32,9 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import true_gap
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
-from easeml_meter.scoring.ids import RowMatching
+from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
+from easeml_meter.scoring.predictions import Accepted
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.submissions import kinds
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_most
 
@@ -101,17 +105,10 @@ def test_the_last_answer_is_repeated_after_the_set_is_spent(tmp_path: Path) -> N
     assert session.submit(0, 0, model="3").answer == signals[-1].answer
 
 
-def test_where_inputs_are_hidden_other_bytes_are_another_submission(tmp_path: Path) -> None:
-    """That they are free would tell that they predict the same on rows nobody may see."""
-    session = make_session(tmp_path)
-    session.submit(3, 1, model="a")
-    session.submit(3, 1, model="b")
-    assert session.meter.status().steps_left == 2
-
-
-def test_the_same_predictions_cost_one_step_whatever_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inputs", ["public", "hidden"])
+def test_the_same_predictions_cost_one_step_whatever_the_file(tmp_path: Path, inputs: str) -> None:
     """CRLF, Parquet, npy, another id column, another order: each cost a step."""
-    session = make_session(tmp_path, small_spec(inputs="public"))
+    session = make_session(tmp_path, small_spec(inputs=inputs))
     guess = with_errors(session.test_labels, 3).tolist()
     ids, order = list(range(len(guess))), np.random.default_rng(1).permutation(len(guess)).tolist()
     lines = ["id,prediction", *(f"{each},{guess[each]}" for each in ids)]
@@ -143,24 +140,98 @@ def test_the_same_predictions_cost_one_step_whatever_the_file(tmp_path: Path) ->
     assert not other.repeated
 
 
-@pytest.mark.parametrize("ids", [True, False])
-def test_what_was_answered_by_its_bytes_before_stays_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: bool
+@pytest.mark.parametrize("inputs", ["public", "hidden"])
+def test_the_same_predictions_cost_one_step_whatever_holds_them(
+    tmp_path: Path, inputs: str
 ) -> None:
-    """Entries of earlier versions hold a digest of bytes; files without ids were taken then."""
-    session = make_session(tmp_path, small_spec(inputs="public"))
-    test, validation = session.files(3, 1)
-    if not ids:
-        pq.write_table(pq.read_table(test).drop_columns("id"), test)
-    both = "|".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in (test, validation))
-    with monkeypatch.context() as before:
-        earlier = hashlib.sha256(both.encode()).hexdigest()
-        before.setattr(kinds._PredictionAttempt, "identity", earlier)
-        in_order = RowMatching(in_order=True)
-        first = session.meter.submit(test, validation, model="m", matching=in_order)
-    assert not first.repeated
-    again = session.meter.submit(test, validation, model="other name")
-    assert (again.repeated, again.model, again.step) == (True, "m", 1)
+    """By default each of them cost another one, as probabilities did of which no label comes."""
+    session = make_session(tmp_path, small_spec(inputs=inputs))
+    both = session.test_labels, session.validation_labels
+    forms: list[Callable[[Labels], Any]] = [
+        lambda guess: guess,
+        list,
+        lambda guess: guess.astype(np.int8),
+        lambda guess: guess.astype(np.float32),
+        lambda guess: guess.astype(bool),
+        lambda guess: guess.astype(str).tolist(),
+        lambda guess: np.stack([1.0 - guess, guess], axis=1),
+        lambda guess: pd.Series(guess, dtype="category"),
+        lambda guess: pd.DataFrame({"pred": guess}),
+        pl.Series,
+        lambda guess: pa.chunked_array([guess[:3], guess[3:]]),
+        lambda guess: dict(zip(range(len(guess)), guess.tolist(), strict=True)),
+        lambda guess: {"id": np.arange(len(guess)), "prediction": guess},
+    ]
+    told = []
+    for number, form in enumerate(forms):
+        matching = BY_IDS if number > 10 else IN_ORDER
+        given = (form(guess) for guess in both)
+        told.append(session.meter.submit(*given, model=f"{number}", matching=matching))
+    assert [each.repeated for each in told] == [False] + 12 * [True]
+
+
+def test_a_file_of_ids_and_another_column_is_known_to_every_later_step(tmp_path: Path) -> None:
+    """In the order of the set it was answered, and could not be read again."""
+    session = make_session(tmp_path, condition_spec(question="n - o > 0 +/- 0.5"))
+    for errors, name in ((9, "old"), (0, "new")):
+        files = []
+        for role, labels in (("t", session.test_labels), ("v", session.validation_labels)):
+            files.append(tmp_path / f"{name}-{role}.csv")
+            guess = with_errors(labels, errors if role == "t" else 0).tolist()
+            table = {"id": range(len(guess)), "label": guess}
+            pd.DataFrame(table if role == "t" else {"label": guess}).to_csv(files[-1], index=False)
+        told = session.meter.submit(*files, model=name, baseline=name == "old")
+    assert told.old == 1
+    session.released()
+    assert None not in [
+        truth and truth.test_loss for truth in session.meter.status(generation=1).retrospective
+    ]
+
+
+def test_what_cannot_be_read_again_is_refused_before_it_is_charged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(Accepted, "content_digest", "another")
+        with pytest.raises(InvalidInput, match=r"test-1-0-a\.parquet: cannot be kept"):
+            session.submit(1, 0, model="a")
+    assert session.meter.status().steps_left == 4
+
+
+@pytest.mark.parametrize("columns", [{"label": "fixed"}, {"id_column": "key"}])
+def test_other_columns_of_the_validation_file_make_another_submission(
+    tmp_path: Path, columns: dict[str, str]
+) -> None:
+    """The answer before the labels were corrected was told once more, as the one after it."""
+    session = make_session(tmp_path)
+    table = rows(session.validation_labels, seed=8)
+    fixed = pa.array(1 - session.validation_labels)
+    table = table.append_column("fixed", fixed).append_column("key", table["id"])
+    pq.write_table(table, tmp_path / "both.parquet")
+    replace = session.meter.replace_validation
+    named = {"label": "label", "id_column": ""}
+    replace(tmp_path / "both.parquet", **named)
+    before = session.submit(1, 0, matching=IN_ORDER)
+    replace(tmp_path / "both.parquet", **named | columns)
+    after = session.submit(1, 0, matching=IN_ORDER)
+    assert (after.repeated, after.step) == (False, 2)
+    assert after.validation_loss == (1 if "label" in columns else 0)
+    replace(tmp_path / "both.parquet", **named)
+    again = session.submit(1, 0, matching=IN_ORDER)
+    assert (again.repeated, again.step) == (True, before.step)
+
+
+def test_an_answer_that_is_known_before_it_is_given_is_not_charged(tmp_path: Path) -> None:
+    """All that were left could say nothing but the worst band once more."""
+    session = make_session(tmp_path, small_spec(protocol="incremental"))
+    worst = session.submit(len(session.test_labels), 0, model="bad")
+    assert (worst.band, worst.steps_left) == (3, 3)
+    known = "band 3, the worst, was told on test set 1, so every further answer is known"
+    for verb in (session.submit, lambda *given: session.meter.check(*session.files(*given))):
+        with pytest.raises(Spent, match=known):
+            verb(1, 0)
+    assert session.submit(len(session.test_labels), 0, model="bad").repeated
     assert session.meter.status().steps_left == 3
 
 
@@ -220,7 +291,8 @@ def test_a_running_maximum_speaks_of_this_model_only(
 ) -> None:
     """Earlier models may be far worse than the band told, and this one far better."""
     session = make_session(tmp_path, small_spec(protocol="incremental", **options))
-    worst = session.submit(len(session.test_labels), 0, model="worst", tenant=1)
+    errors = len(session.test_labels) if options else len(session.test_labels) // 5
+    worst = session.submit(errors, 0, model="worse", tenant=1)
     told = session.submit(0, 0, model="perfect", tenant=tenant)
     assert told.band == (worst.band or 1 if tenant == 1 else 1)
     assert told.true_gap is not None
@@ -288,11 +360,6 @@ def test_the_books_tell_no_losses(tmp_path: Path) -> None:
     assert line["answer"] == "1"
 
 
-def test_with_errors_counts() -> None:
-    labels = np.zeros(5, dtype=np.int64)
-    assert with_errors(labels, 2).tolist() == [1, 1, 0, 0, 0]
-
-
 # --- Drawn edges ---
 
 
@@ -312,7 +379,8 @@ def test_a_session_with_drawn_edges(tmp_path: Path) -> None:
     for signal, share in zip(answers, shares, strict=True):
         assert signal.gap is not None
         assert signal.gap[0] <= share < signal.gap[1] <= signal.gap[0] + 0.300001
-        assert signal.true_gap == true_gap(signal.gap, 0.2)
+        assert signal.true_gap == true_gap(signal.gap, signal.spec.tolerances[0])
+        assert signal.spec.tolerances[0] < 0.2  # more rows than planned
         assert f"{at_most(min(1.0, signal.true_gap[1]))}." in signal.promise
     again = session.submit(100, 0, model="model-1")
     assert (again.repeated, again.gap) == (True, answers[1].gap)

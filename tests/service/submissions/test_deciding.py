@@ -27,7 +27,9 @@ from tests.service.helpers import (
     StoppedClock,
     actor_of,
     condition_spec,
+    deliver,
     make_session,
+    older_books,
     small_spec,
     with_errors,
     write_predictions,
@@ -36,7 +38,7 @@ from tests.service.helpers import (
 from easeml_meter.core.model import Event, stamp
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, InvalidInput, Spent, TooSoon
+from easeml_meter.errors import Denied, InvalidInput, Spent, TooSoon, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
@@ -56,7 +58,7 @@ def compared(tmp_path: Path, **options: Any) -> Session:
     return make_session(tmp_path, condition_spec(**(settings | options)))
 
 
-def submit(session: Session, right: float, model: str) -> Signal:
+def submit(session: Session, right: float, model: str, **options: Any) -> Signal:
     """Submit a model that is right on a share of the rows, the same ones first."""
     labels = session.test_labels
     wrong = labels.copy()
@@ -64,7 +66,8 @@ def submit(session: Session, right: float, model: str) -> Signal:
     test, validation = (session.folder / f"{part}-{model}.parquet" for part in ("t", "v"))
     write_predictions(test, wrong, model)
     write_predictions(validation, session.validation_labels, model)
-    return session.meter.submit(test, validation, model=model)
+    options.setdefault("baseline", not session.meter.status().signals)
+    return session.meter.submit(test, validation, model=model, **options)
 
 
 def test_the_first_model_is_compared_with_by_all_others_and_is_free(tmp_path: Path) -> None:
@@ -109,6 +112,37 @@ def test_promotions_do_not_fill_the_chain(tmp_path: Path, monkeypatch: pytest.Mo
         session.meter.promote("m0.8")
     assert submit(session, 0.9, "next").old == 2
     assert session.meter.promote("m0.8") == 3
+
+
+@pytest.mark.parametrize("ladder", [False, True])
+def test_the_model_to_compare_with_is_said_to_be_it(tmp_path: Path, ladder: bool) -> None:
+    """A candidate that comes first is refused: nobody would look at a row before it passes."""
+    asked = {"question": "better", "tolerance": 0.2} if ladder else {}
+    session = compared(tmp_path, steps=2, **asked)
+    with pytest.raises(
+        WrongPhase, match=r"test set 1 has no model .* or with baseline=True"
+    ) as free:
+        submit(session, 0.3, "first", baseline=False)
+    assert free.value.exit_code == 4
+    assert not session.meter.status().signals
+    assert submit(session, 0.3, "deployed").name == "baseline"
+    assert submit(session, 0.3, "deployed", baseline=True).repeated
+    with pytest.raises(WrongPhase, match="to compare with: submit without baseline=True"):
+        submit(session, 0.4, "again", baseline=True)
+    assert submit(session, 0.8, "kept").passed
+    assert ladder or session.meter.promote("kept") == 2
+    session.meter.retire()
+    deliver(session.meter, tmp_path, session.test_labels, seed=9)
+    for unknown in ("nightly", "deployed"):
+        with pytest.raises(WrongPhase, match="test set 2 has no model"):
+            submit(session, 0.3, unknown, baseline=False)
+    assert submit(session, 0.8, "kept", baseline=False).name == "baseline"
+
+
+def test_where_nothing_is_compared_no_model_is_the_one_to_compare_with(tmp_path: Path) -> None:
+    session = make_session(tmp_path, condition_spec(inputs="public"))
+    with pytest.raises(InvalidInput, match="compares no models"):
+        submit(session, 0.9, "m")
 
 
 def test_a_ladder_goes_on_from_the_last_model_that_passed(tmp_path: Path) -> None:
@@ -202,7 +236,7 @@ def test_of_two_first_models_at_once_one_is_the_first(tmp_path: Path) -> None:
     for each in threads:
         each.join()
     assert told.count("baseline") == 1
-    assert set(told) <= {"baseline", "fail", "MeterError"}
+    assert set(told) <= {"baseline", "fail", "MeterError", "WrongPhase"}
 
 
 def test_teams_have_old_models_of_their_own(tmp_path: Path) -> None:
@@ -210,7 +244,8 @@ def test_teams_have_old_models_of_their_own(tmp_path: Path) -> None:
     rows = np.arange(len(session.test_labels))
     for tenant in (1, 2):
         test, validation = session.files(len(rows) // 2, 0, salt=f"t{tenant}")
-        assert session.meter.submit(test, validation, model="o", tenant=tenant).name == "baseline"
+        told = session.meter.submit(test, validation, model="o", tenant=tenant, baseline=True)
+        assert told.name == "baseline"
 
 
 def test_a_promotion_that_an_older_database_has_forgotten_still_counts(tmp_path: Path) -> None:
@@ -249,14 +284,11 @@ def test_promotions_come_back_in_their_order_though_the_clock_was_set_back(tmp_p
     session, clock = compared(tmp_path), Clock()
     submit(session, 0.2, "deployed")
     session.meter.close()
-    database = tmp_path / "meter" / ".meter" / "meter.db"
-    before = database.read_bytes()
-    with Meter(Workspace.open(tmp_path / "meter", clock)) as meter:
+    with older_books(tmp_path), Meter(Workspace.open(tmp_path / "meter", clock)) as meter:
         for model, right in (("better", 0.6), ("best", 0.95)):
             assert submit(replace(session, meter=meter), right, model).passed
             meter.promote(model)
             clock.moment -= timedelta(hours=1)
-    database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as meter:
         assert submit(replace(session, meter=meter), 0.96, "next").old == 3
 
@@ -271,15 +303,14 @@ def test_books_without_a_promotion_know_of_a_retirement_before_a_late_answer(
     session = compared(tmp_path)
     submit(session, 0.2, "deployed")
     session.meter.close()
-    database = tmp_path / "meter" / ".meter" / "meter.db"
-    before, tell = database.read_bytes(), answering._tell
+    tell = answering._tell
 
     def retired_meanwhile(*arguments: Any) -> Any:
         with Meter.open(tmp_path / "meter") as labeler:
             labeler.retire()
         return tell(*arguments)
 
-    with Meter.open(tmp_path / "meter") as meter:
+    with older_books(tmp_path), Meter.open(tmp_path / "meter") as meter:
         open_again = replace(session, meter=meter)
         assert submit(open_again, 0.7, "better").passed
         meter.promote("better")
@@ -287,7 +318,6 @@ def test_books_without_a_promotion_know_of_a_retirement_before_a_late_answer(
             patch.setattr(answering, "_tell", retired_meanwhile)
             assert submit(open_again, 0.75, "late").step == 3
         meter.release()
-    database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as meter, pytest.raises(Spent):
         submit(replace(session, meter=meter), 0.95, "next")
 

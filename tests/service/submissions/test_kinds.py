@@ -17,9 +17,8 @@ from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.bundle import Bundle, BundledFile
-from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.ids import RowMatching
-from easeml_meter.scoring.predictor import SandboxUnavailable
+from easeml_meter.scoring.predictor import FunctionModel, SandboxUnavailable
 from easeml_meter.server.api.forms import Field, packed
 from easeml_meter.service.submissions.kinds import (
     KINDS,

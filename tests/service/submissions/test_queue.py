@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.forms import archived, command
+from tests.forms import archived, command, form
 from tests.server.driving import (
     VALIDATION,
     begin,
@@ -24,6 +24,7 @@ from tests.server.driving import (
 from tests.server.helpers import Served, serve
 from tests.server.team import model_body
 from tests.service.helpers import Labels, small_spec
+from tests.service.submissions.models import threshold
 
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
@@ -33,6 +34,7 @@ from easeml_meter.errors import (
     FilesUnusable,
     InvalidInput,
     MeterError,
+    Spent,
     StorageError,
     Unreachable,
 )
@@ -45,7 +47,7 @@ from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Sub
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
 from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
-from easeml_meter.storage.books.submissions import Submissions
+from easeml_meter.storage.books.work import Submissions
 from easeml_meter.storage.store import Store
 
 Answer = Callable[[str], None]
@@ -384,6 +386,34 @@ def test_an_answer_is_left_for_a_model_on_hidden_rows(
     assert show(developer, meter, submission)["step"] == 2
 
 
+def test_a_command_that_could_carry_hidden_inputs_out_is_refused(
+    served: Served, tmp_path: Path
+) -> None:
+    """What its run has read of a file stays in memory, and the next run can see it: 41 of 41 bits.
+
+    An ONNX file has no program, so it is taken.
+    """
+    tried: list[tuple[str, dict[str, Any], int]] = [
+        ("no-", {"commands_may_carry_inputs_out": False}, 422),
+        ("yes-", {"commands_may_carry_inputs_out": True}, 202),
+        ("public-", {"inputs": "public"}, 202),
+    ]
+    for seed, (prefix, options, status) in enumerate(tried):
+        meter = served.add_meter(small_spec(models=True, **options), prefix=prefix)
+        (tmp_path / prefix).mkdir()
+        begin(served, meter, tmp_path / prefix, seed=seed, prefix=prefix)
+        developer = served.client(f"{prefix}developer")
+        answer = hand_in(developer, meter)
+        assert answer.status_code == status, answer.text
+        if status == 422:
+            assert "submission: 'a command' given, an ONNX file: " in answer.json()["message"]
+            onnx = form(threshold(tmp_path / "model.onnx").form())
+            path = f"/meters/{meter}/submissions"
+            assert developer.post(path, params={"model": "m"}, content=onnx).status_code == 202
+    with pytest.raises(InvalidInput, match="only with models = true and inputs"):
+        small_spec(models="onnx", commands_may_carry_inputs_out=True)
+
+
 @pytest.fixture
 def shared(served: Served, tmp_path: Path) -> tuple[str, Labels]:
     """Give a meter with two teams, and labels for them to share."""
@@ -648,6 +678,22 @@ def reaching(served: Served, meter: str) -> Any:
     with space.reading() as books:
         test_set, validation = space.state(books).active(), books.validation.all(meter)[-1]
     return SimpleNamespace(space=space, generation=test_set, validation=validation)
+
+
+@pytest.mark.usefixtures("labels")
+def test_a_release_waits_for_a_model_on_hidden_rows(served: Served, meter: str) -> None:
+    """It was refused as spent then, which made its run on them free."""
+    clients = [served.client("developer"), served.client("developer2")]
+    first, second = (hand_in(each, meter).json()["id"] for each in clients)
+    on, labeler = reaching(served, meter), served.client("labeler")
+    assert queue._begin(served.site, first) is not None
+    queue._reach(on, first)
+    assert labeler.post(f"/meters/{meter}/test-sets/1/retire").status_code == 200
+    with pytest.raises(Spent):  # it has touched none
+        queue._reach(on, second)
+    early = labeler.post(f"/meters/{meter}/test-sets/1/release").json()
+    assert early["error"] == "wrong-time"
+    assert "a model is running on the hidden rows of test set 1" in early["message"]
 
 
 @pytest.mark.parametrize("change", [queue._begin, queue._put_back])

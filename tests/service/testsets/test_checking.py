@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import Labels, rows
+from tests.service.helpers import Labels, older_books, rows
 from tests.service.sites import make_site
 
 from easeml_meter.core.lifecycle import Phase
@@ -57,6 +57,13 @@ def test_unknown_labels_are_counted_over_batches_most_frequent_first() -> None:
     none = asked().unknown_labels([pa.array(["a", "b"])])
     none.refuse(asked().classes)
     assert none.rows == 0
+
+
+def test_labels_that_differ_by_case_are_one_refusal() -> None:
+    classes = Classes.of(["spam", "ham"])
+    strange = UnknownLabels().plus(pa.array(["Spam", "HAM ", "Spam"]))
+    with pytest.raises(InvalidInput, match=r"'Spam' in 2 rows, 'HAM ' in 1 row, which differ"):
+        strange.refuse(classes)
 
 
 def test_of_very_many_unknown_labels_only_the_rows_are_counted() -> None:
@@ -175,6 +182,36 @@ def test_tries_are_divided_out_of_delta_and_counted(tmp_path: Path) -> None:
     assert said[0].endswith("had too few rows that count: try 1 of 3.")
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_refused_draw_is_not_taken_once_it_was_mended(tmp_path: Path, named: bool) -> None:
+    """With a few rows exchanged for positives it was active, and no random sample."""
+    meter, last = made(tmp_path, tries=2), 0
+    few = labels(meter, short=1)
+
+    def deliver(positives: Labels, fresh: int, **options: Any) -> None:
+        nonlocal last
+        last += 1
+        plain = rows(positives, seed=1)
+        other = rows(positives, seed=1 + last).slice(0, fresh)
+        plain = pa.concat_tables([other, plain.slice(fresh)])
+        ids = [f"new {last}-{i}" if i < fresh else f"old {i}" for i in range(len(positives))]
+        plain = plain.set_column(0, "id", pa.array(ids))
+        found, path = tmp_path / f"{last}.sealed", tmp_path / f"{last}.parquet"
+        pq.write_table(plain, path)
+        columns = {"id_column": "id", "columns": ["x", "y"]} if named else {"columns": ["x", "y"]}
+        meter.seal(path, found, label="label", **columns)
+        meter.add_test_set(found, **options)
+
+    with pytest.raises(InvalidInput, match="try 1 of 2"):
+        deliver(few, 0)
+    for accept_shared in (False, named):
+        with pytest.raises(InvalidInput, match="199 rows of a draw that was refused: with others"):
+            deliver(labels(meter), 1, accept_shared=accept_shared)
+    assert len(tried(meter)) == 1
+    deliver(labels(meter), 200)
+    assert meter.status().phase == "active"
+
+
 def halves(meter: Meter, folder: Path, given: Labels, seed: int) -> list[Path]:
     """Seal a test set as two parts, each a file of its own."""
     plain, found = rows(given, seed=seed), []
@@ -211,11 +248,12 @@ def test_a_try_that_an_older_database_has_forgotten_still_counts(tmp_path: Path)
     few = sealed(meter, tmp_path, labels(meter, short=1), 1)
     enough = sealed(meter, tmp_path, labels(meter), 2)
     meter.close()
-    database = tmp_path / "meter" / ".meter" / "meter.db"
-    before = database.read_bytes()
-    with Meter.open(tmp_path / "meter") as opened, pytest.raises(InvalidInput, match="too few"):
+    with (
+        older_books(tmp_path),
+        Meter.open(tmp_path / "meter") as opened,
+        pytest.raises(InvalidInput, match="too few"),
+    ):
         opened.add_test_set(few)
-    database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as opened, pytest.raises(WrongPhase, match="tried once"):
         opened.add_test_set(enough)
 
@@ -271,8 +309,8 @@ def test_rows_that_are_refused_as_a_try_too_many_belong_to_no_meter(
     given, few = labels(first), sealed(first, tmp_path, labels(first, short=1), 1)
     enough = sealed(first, tmp_path, given, 2)
 
-    def meanwhile(*arguments: Any) -> None:
-        check_enough(*arguments)
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        check_enough(*arguments, **options)
         monkeypatch.setattr(delivery, "check_enough", check_enough)
         with pytest.raises(InvalidInput, match="try 1 of 1"):
             first.add_test_set(few)

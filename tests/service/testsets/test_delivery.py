@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -12,13 +15,15 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import Clock, make_session, rows, small_spec
+from tests.service.helpers import Clock, Session, make_session, rows, small_spec
 from tests.service.sites import make_room, make_site
 from tests.vault.forging import forged
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput, MeterError, TooLarge
+from easeml_meter.core.questions.planning import reachable_tolerance
+from easeml_meter.core.views import view_from_json
+from easeml_meter.errors import Denied, InvalidInput, MeterError, TooLarge, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.meters import create_meter
@@ -27,6 +32,7 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.checking import check_enough
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import at_most
 from easeml_meter.tables.source import Held
 from easeml_meter.vault import survey
 from easeml_meter.vault.draws import Draws
@@ -59,15 +65,11 @@ def test_a_sample_with_repeated_inputs_is_taken_and_its_interval_is_true(tmp_pat
     meter.set_validation(tmp_path / "validation.parquet", label="label")
     table = draw(meter.plan.labels, seed=2)
     sealed = sealed_as(meter, table, tmp_path / "set.sealed")
-    shared = table["text"].to_pylist().count("")
-    with pytest.raises(
-        InvalidInput, match=rf"{shared} of {len(table)} rows .* in validation set 1"
-    ):
-        meter.add_test_set(sealed)
-    meter.add_test_set(sealed, accept_shared=True)
+    meter.add_test_set(sealed)
     told = {each["sentence"] for each in meter.notices()}
-    repeated = f"{shared - 1} rows of test set 1 have the inputs of another of its rows"
-    assert told == {repeated, f"validation set 1 shares {shared} rows with test set 1"}
+    repeats = table["text"].to_pylist().count("") - 1
+    repeated = f"{repeats} rows of test set 1 have the inputs of another of its rows"
+    assert told == {repeated, "validation set 1 shares 0 rows with test set 1"}
     on_test = table.select(["id"]).append_column("prediction", pa.array(["a"] * len(table)))
     pq.write_table(on_test, tmp_path / "t.parquet")
     pq.write_table(pa.table({"prediction": ["a"] * 400}), tmp_path / "v.parquet")
@@ -128,12 +130,49 @@ def test_too_few_rows_are_refused_before_they_are_sealed(tmp_path: Path) -> None
     meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
     few = rows(np.zeros(30, dtype=np.int64), seed=1)
     needed = meter.plan.labels
-    with pytest.raises(InvalidInput, match=f"30 given, {needed} needed: label {needed - 30} more"):
-        sealed_as(meter, few, tmp_path / "set.sealed")
+    sure = Meter.create(tmp_path / "sure", small_spec(delta=1e-12), clock=Clock())
+    with pytest.raises(InvalidInput, match="labels: 1 given, too few for 4 steps at any"):
+        sealed_as(sure, few.slice(0, 1), tmp_path / "none.sealed")
     sealed = sealed_as(meter, few, tmp_path / "set.sealed", part=True)
-    with pytest.raises(InvalidInput, match=f"30 given, {needed} needed"):
+    with pytest.raises(InvalidInput, match=f"30 given, {needed} planned, which weakens"):
         meter.add_test_set(sealed)
     assert meter.add_part(sealed).phase is Phase.REQUESTED
+    meter = Meter.create(tmp_path / "f1", small_spec(loss="f1[1]", rows=400), clock=Clock())
+    with pytest.raises(InvalidInput, match="30 given, 400 needed: label 370 more"):
+        sealed_as(meter, few, tmp_path / "f1.sealed")
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_the_promise_follows_the_rows_before_the_first_answer(tmp_path: Path, more: int) -> None:
+    session = make_session(tmp_path / "as-planned")
+    planned, spec = session.meter.plan.labels, session.meter.spec
+    meter = Meter.create(tmp_path / "meter", spec, clock=Clock())
+    labels = np.arange(planned + more) % 2
+    sealed = sealed_as(meter, rows(labels, seed=1), tmp_path / "set.sealed")
+    pq.write_table(rows(labels[:20], seed=7), tmp_path / "validation.parquet")
+    meter.set_validation(tmp_path / "validation.parquet", label="label")
+    meter.add_test_set(sealed, accept_fewer=more < 0, ids_renumbered=True)
+    other = Session(tmp_path, meter, labels, labels[:20])
+    told, view = other.submit(2, 2), meter.status()
+    tolerance = reachable_tolerance(spec, planned + more, keep_edges=True).spec.tolerances[0]
+    tolerance = tolerance if more else spec.tolerances[0]
+    assert (tolerance > 0.25, tolerance < 0.25) == (more < 0, more > 0)
+    assert (told.tolerance, told.rows, told.steps_left) == (tolerance, planned + more, 3)
+    assert view.spec == spec.with_tolerances([tolerance] * 3)  # edges and answers stay
+    assert f"within {at_most(tolerance)} of its true loss" in view.promise
+    assert view_from_json(json.loads(json.dumps(view.to_dict())), spec) == view
+    assert (view.promise == session.meter.status().promise) is (more == 0)
+    # A copy says the same; a later test set starts from what was planned.
+    shutil.copytree(tmp_path / "meter", tmp_path / "copy")
+    with Meter.open(tmp_path / "copy") as copy:
+        assert copy.status() == view
+        assert copy.audit().sound
+        copy.retire()
+        asked = copy.generations[-1]
+        assert (asked.labels_needed, copy.status(generation=2).spec) == (planned, spec)
+        folder = copy.release()
+    (kept,) = json.loads((folder / "retrospective.json").read_text(encoding="utf-8"))
+    assert kept["tolerance"] == tolerance
 
 
 def test_columns_that_are_no_inputs_stay_at_home(tmp_path: Path) -> None:
@@ -247,8 +286,8 @@ def test_rows_that_become_a_validation_set_while_they_are_compared_are_refused(
     pq.write_table(table.slice(0, 20), tmp_path / "validation.parquet")
     sealed = sealed_as(meter, table, tmp_path / "set.sealed")
 
-    def meanwhile(*arguments: Any) -> None:
-        check_enough(*arguments)
+    def meanwhile(*arguments: Any, **options: Any) -> None:
+        check_enough(*arguments, **options)
         with Meter.open(tmp_path / "meter") as developer:
             developer.set_validation(tmp_path / "validation.parquet", label="label")
 
@@ -258,3 +297,22 @@ def test_rows_that_become_a_validation_set_while_they_are_compared_are_refused(
             meter.add_test_set(sealed)
     with pytest.raises(InvalidInput, match="stand in validation set 1 under the same id"):
         meter.add_test_set(sealed)
+
+
+def test_the_same_rows_are_sealed_and_taken_in_once(tmp_path: Path) -> None:
+    """ "Run all" in a notebook does everything once more."""
+    session = make_session(tmp_path)
+    meter, path = session.meter, tmp_path / "set-0.sealed"
+    again = partial(meter.seal, destination=path, label="label", id_column="id")
+    hidden = rows(session.test_labels, seed=1000)
+    before, books = path.read_bytes(), len(meter.audit().links)
+    assert again(hidden).sha256 == again(hidden).sha256
+    assert meter.add_test_set(path) == meter.generations[0]
+    assert (path.read_bytes(), len(meter.audit().links)) == (before, books)
+    flipped = rows(1 - session.test_labels, seed=1000)
+    for other in (hidden.slice(1), hidden.take([1, 0, *range(2, len(hidden))]), flipped):
+        with pytest.raises(InvalidInput, match=r"set-0\.sealed already exists"):
+            again(other)
+    with pytest.raises(WrongPhase, match="no other one is needed"):
+        meter.seal(hidden, tmp_path / "new.sealed", label="label", id_column="id")
+    assert path.read_bytes() == before

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import Clock, make_session, small_spec, with_errors
 
-from easeml_meter.core.differences import Differences
 from easeml_meter.core.people import Role
+from easeml_meter.core.views import Differences
 from easeml_meter.errors import Denied, InvalidInput, NotFound
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
@@ -42,8 +42,7 @@ def test_the_rows_that_changed_are_those_of_a_loop(tmp_path: Path) -> None:
     errors = (3, 7)
     for number, count in enumerate(errors):
         session.submit(count, 0, model=f"model {number}")
-    session.meter.retire()
-    folder = session.meter.release()
+    folder = session.released()
     space = Workspace.open(tmp_path / "meter", Clock())
     assert comparable(DEVELOPER, space, 1) == [1, 2]
     labels = session.test_labels
@@ -72,8 +71,7 @@ def test_pages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     session = make_session(tmp_path)
     session.submit(0, 0, model="right")
     session.submit(7, 0, model="wrong")
-    session.meter.retire()
-    session.meter.release()
+    session.released()
     space = Workspace.open(tmp_path / "meter", Clock())
     pages = [compare_submissions(DEVELOPER, space, 1, (1, 2), page=page) for page in (1, 2, 3, 4)]
     assert [len(each.examples) for each in pages] == [3, 3, 1, 0]
@@ -84,8 +82,7 @@ def test_pages_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_step_that_was_not_kept_is_refused(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(1, 0, model="a")
-    session.meter.retire()
-    session.meter.release()
+    session.released()
     space = Workspace.open(tmp_path / "meter", Clock())
     with pytest.raises(InvalidInput, match="step: 2 given, one that predictions were kept of: 1"):
         compare_submissions(DEVELOPER, space, 1, (1, 2))
@@ -108,8 +105,7 @@ def test_numbers_are_sorted_by_how_much_they_changed(tmp_path: Path) -> None:
         path = tmp_path / f"{number}.parquet"
         pq.write_table(pa.table({"id": np.arange(len(labels)), "prediction": values}), path)
         session.meter.submit(path, validation, model=f"model {number}")
-    session.meter.retire()
-    session.meter.release()
+    session.released()
     space = Workspace.open(tmp_path / "meter", Clock())
     found = compare_submissions(DEVELOPER, space, 1, (1, 2))
     change = np.abs(said[1] - labels) - np.abs(said[0] - labels)
@@ -127,8 +123,7 @@ def test_a_score_of_the_whole_test_set_is_not_one_of_examples(tmp_path: Path) ->
     session = make_session(tmp_path, spec)
     session.submit(1, 0, model="a")
     session.submit(2, 0, model="b")
-    session.meter.retire()
-    session.meter.release()
+    session.released()
     with pytest.raises(InvalidInput, match=r"recall\[1\].*of the whole test set"):
         compare_submissions(DEVELOPER, session.meter.workspace, 1, (1, 2))
 
@@ -137,8 +132,7 @@ def test_unless_said_the_first_and_the_last_are_compared(tmp_path: Path) -> None
     session = make_session(tmp_path)
     for count in (3, 2, 1):
         session.submit(count, 0, model=f"with {count}")
-    session.meter.retire()
-    session.meter.release()
+    session.released()
     space = Workspace.open(tmp_path / "meter", Clock())
     found = compare_submissions(DEVELOPER, space, 1)
     assert (found.first.model, found.second.model) == ("with 3", "with 1")

@@ -65,6 +65,19 @@ def test_a_whole_set_may_be_given_as_a_part(space: Workspace, tmp_path: Path) ->
     assert parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, 40), part=True).test_set.rows
 
 
+@pytest.mark.parametrize("last", [10, 20])
+def test_fewer_rows_than_planned_are_all_there_are(
+    space: Workspace, tmp_path: Path, last: int
+) -> None:
+    files = [sealed(space, tmp_path, start, 10) for start in (0, 10, 20)]
+    for file in files[:2]:
+        assert parts.add_labels(LABELER, space, file).test_set.phase is Phase.REQUESTED
+    decided = LabelerDecisions(accept_fewer=True)  # of a further file, or of the last one again
+    whole = parts.add_labels(LABELER, space, files[last // 10], decided)
+    assert (whole.test_set.phase, whole.test_set.rows) == (Phase.ACTIVE, last + 10)
+    assert not space.files.names("parts")
+
+
 def test_a_part_is_withdrawn(space: Workspace, tmp_path: Path) -> None:
     for start in (0, 5):
         parts.add_labels(LABELER, space, sealed(space, tmp_path, start, 5))

@@ -12,6 +12,7 @@ from tests.service.helpers import (
     Clock,
     Session,
     make_session,
+    older_books,
     retire_cut_short,
     small_spec,
 )
@@ -172,8 +173,7 @@ def test_a_released_set_answers_nothing_that_was_still_being_measured(tmp_path: 
     session = make_session(tmp_path)
 
     def released() -> None:
-        session.meter.retire()
-        session.meter.release()
+        session.released()
 
     with pytest.raises(Spent):
         submit_while(session, released, 0)
@@ -186,17 +186,12 @@ def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path, cu
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")
     session.meter.close()
-    database = tmp_path / "meter" / ".meter" / "meter.db"
-    before = database.read_bytes()
-    with Meter.open(tmp_path / "meter") as meter:
+    with older_books(tmp_path), Meter.open(tmp_path / "meter") as meter:
         if cut:
             retire_cut_short(meter)
         else:
             meter.retire()
         meter.release()
-    for name in ("meter.db-wal", "meter.db-shm"):
-        database.with_name(name).unlink(missing_ok=True)
-    database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as meter:
         session.meter = meter
         with pytest.raises(Spent):

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.service import demand
 from tests.service.helpers import Session, make_session, rows, small_spec
 from tests.service.sites import Room, make_room, make_site
 
@@ -27,8 +28,8 @@ from easeml_meter.service.meters import create_meter
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.users import add_user
 from easeml_meter.storage.files import Files
-from easeml_meter.tables.table_file import write_table
-from easeml_meter.vault import likeness
+from easeml_meter.tables.writing import write_table
+from easeml_meter.vault.overlap import LARGEST_SHARE
 
 
 @pytest.fixture
@@ -88,18 +89,41 @@ def test_ids_with_other_inputs_are_numbered_again_if_the_labeler_says_so(spent: 
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])
-def test_rows_of_a_replaced_validation_set_are_refused(
-    spent: Session, tmp_path: Path, ending: str
+@pytest.mark.parametrize("at_a_server", [True, False])
+def test_rows_of_a_replaced_validation_set_are_refused_at_a_server(
+    tmp_path: Path, ending: str, at_a_server: bool
 ) -> None:
-    """Only the validation set in force was compared."""
+    """In a folder only the one in force counts: whoever owns it has seen all rows anyway."""
+    if at_a_server:
+        site = make_site(tmp_path / "site", f"sqlite:///{tmp_path / 'db'}")
+        spent = make_room(site, tmp_path / "room").session
+    else:
+        spent = make_session(tmp_path)
+    spent.meter.retire()
     seen = with_ids(rows(np.zeros(20, dtype=np.int64), seed=30), 2000)
     for name, table in (("seen", seen), ("next", with_ids(rows(np.ones(20, int), seed=31), 3000))):
         write_table(tmp_path / f"{name}{ending}", table.schema, table.to_batches())
         spent.meter.replace_validation(tmp_path / f"{name}{ending}")
     fresh = with_ids(rows(spent.test_labels, seed=32), 5000)
-    table = pa.concat_tables([fresh, seen.slice(4, 2)])
+    path = sealed(spent, pa.concat_tables([fresh, seen.slice(4, 2)]), "seen")
+    if not at_a_server:
+        assert spent.meter.add_test_set(path).phase is Phase.ACTIVE
+        return
     with pytest.raises(InvalidInput, match=r"stand in validation set 2 under the same id"):
-        spent.meter.add_test_set(sealed(spent, table, "seen"))
+        spent.meter.add_test_set(path)
+
+
+def test_inputs_that_stand_in_every_sample_are_no_evidence(spent: Session) -> None:
+    """With a sex for an input, or a stratum alone, 400 of 400 fresh rows were refused."""
+    for number, seed in enumerate((1, 2)):
+        count = len(spent.test_labels)
+        few = np.random.default_rng(seed).choice([0.0, 1.0], count)
+        ids = np.arange(count) + 1000 * (number + 1)
+        table = pa.table({"id": ids, "x": few, "y": few, "label": spent.test_labels})
+        if number:
+            spent.meter.add_test_set(sealed(spent, table, "few"))
+        else:
+            spent.meter.replace_validation(table)
 
 
 def test_ids_alone_identify_rows_that_have_no_inputs_in_common(tmp_path: Path) -> None:
@@ -182,6 +206,25 @@ def test_fresh_rows_are_taken(room: Room, tmp_path: Path) -> None:
     assert "reuse refused" not in events
 
 
+@pytest.mark.parametrize(("start", "step", "taken"), [(0, 1, True), (5000, 1, True), (0, 7, False)])
+def test_rows_of_two_meters_that_are_merely_numbered_alike_are_not_the_same(
+    tmp_path: Path, start: int, step: int, taken: bool
+) -> None:
+    """Sealed for labels on demand with its ids alone, the second set was refused as used."""
+    site = make_site(tmp_path, f"sqlite:///{tmp_path / 'db'}")
+    for number in range(2):
+        made = create_meter(SYSTEM, site, demand.spec_of(), "on demand").id
+        meter, path = Meter(site.space(made)), tmp_path / f"{number}.sealed"
+        ids = start + step * np.arange(meter.requests()[0].test_set.labels_needed)
+        pq.write_table(pa.table({"id": ids, "x": ids + number}), path.with_suffix(".parquet"))
+        meter.seal(path.with_suffix(".parquet"), path, id_column="id")
+        if number and not taken:
+            with pytest.raises(InvalidInput, match="of another meter on this server"):
+                meter.add_test_set(path)
+        else:
+            assert meter.add_test_set(path).active
+
+
 def test_rows_that_another_meter_still_uses_are_not_released(
     room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,7 +236,7 @@ def test_rows_that_another_meter_still_uses_are_not_released(
         room.submit(0, model=str(step))
     with pytest.raises(WrongPhase, match=r"another meter on this server.* when that one is spent"):
         room.meter.release()
-    assert likeness.LARGEST_SHARE < 1
+    assert LARGEST_SHARE < 1
     assert room.meter.generations[0].phase is Phase.SPENT
 
 

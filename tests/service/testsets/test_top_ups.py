@@ -58,8 +58,10 @@ class Topped(Rolled):
             told.append(self.submit(slice(number), model=f"model {number}").answer)
         return told
 
-    def reopen(self) -> None:
-        self.meter = Meter.open(self.folder / "meter", clock=Clock())
+    def use_up(self) -> None:
+        """Deliver what is asked for, and spend it."""
+        self.deliver()
+        self.spend()
 
 
 @pytest.fixture
@@ -89,8 +91,7 @@ def test_a_test_set_answers_on_with_all_of_its_rows(topped: Topped) -> None:
 
 
 def test_the_second_stage_is_charged_for_the_histories_of_the_first(topped: Topped) -> None:
-    topped.deliver()
-    topped.spend()
+    topped.use_up()
     topped.deliver()
     one, two = (ledger_of(topped.spec, each) for each in topped.meter.generations)
     assert (one.spec.steps, two.spec.steps, two.spec.topped_up) == (STEPS, MORE, STEPS)
@@ -99,8 +100,7 @@ def test_the_second_stage_is_charged_for_the_histories_of_the_first(topped: Topp
 
 
 def test_submissions_wait_for_the_labels_that_are_missing(topped: Topped) -> None:
-    topped.deliver()
-    topped.spend()
+    topped.use_up()
     before = topped.meter.audit()
     with (
         mock.patch.object(SealedTestSet, "labels", side_effect=AssertionError("touched")),
@@ -232,15 +232,6 @@ def test_the_same_files_are_measured_again_on_each_of_the_two(tmp_path: Path) ->
         assert record["truth"]["test_loss"] == pytest.approx(wrong)
 
 
-def test_an_early_top_up_closes_the_steps_before_it(topped: Topped) -> None:
-    topped.deliver()
-    topped.submit()
-    topped.meter.retire()
-    assert topped.meter.generations[-1].labels_needed == topped.more
-    topped.deliver()
-    assert len(topped.spend()) == MORE
-
-
 def test_a_late_answer_from_the_first_rows_is_charged_there(topped: Topped) -> None:
     """What was being measured when the labelers topped up has touched hidden rows."""
     topped.deliver()
@@ -252,14 +243,14 @@ def test_a_late_answer_from_the_first_rows_is_charged_there(topped: Topped) -> N
 
     with mock.patch.object(Measured, "first_edge", retiring):
         assert topped.submit().generation == 1
+    assert topped.meter.generations[-1].labels_needed == topped.more
     topped.deliver()
     assert len(topped.spend()) == MORE
     assert topped.meter.audit().sound
 
 
 def test_the_chain_says_which_test_set_was_topped_up(topped: Topped) -> None:
-    topped.deliver()
-    topped.spend()
+    topped.use_up()
     topped.deliver()
     link = topped.meter.audit().links[-1]
     assert (link.event, link.details) == (
@@ -270,10 +261,8 @@ def test_the_chain_says_which_test_set_was_topped_up(topped: Topped) -> None:
 
 def test_drawn_edges_have_a_secret_for_each_stage(tmp_path: Path) -> None:
     topped = Topped(tmp_path, topped_spec(signals=1, edges=[], drawn=0.5))
-    topped.deliver()
-    topped.spend()
-    topped.deliver()
-    topped.spend()
+    topped.use_up()
+    topped.use_up()
     topped.meter.release()
     topped.meter.release()
     assert topped.meter.audit().sound
@@ -304,25 +293,14 @@ def test_a_delivery_that_was_cut_short_is_repeated(topped: Topped) -> None:
     assert topped.meter.audit().sound
 
 
-def old_books(folder: Path) -> None:
-    for name in ("meter.db", "meter.db-wal", "meter.db-shm"):
-        (folder / "meter" / ".meter" / name).unlink(missing_ok=True)
-    shutil.copy(folder / "copy" / "meter.db", folder / "meter" / ".meter" / "meter.db")
-
-
-def test_older_books_give_no_answer_back(topped: Topped, tmp_path: Path) -> None:
+def test_older_books_give_no_answer_back(topped: Topped) -> None:
     """The budget belongs to the rows: neither those rows nor others beside them answer again."""
     first = topped.deliver().num_rows
     topped.spend()
-    topped.meter.close()
-    shutil.copytree(tmp_path / "meter" / ".meter", tmp_path / "copy")
-    topped.reopen()
-    rows = topped.table(topped.more)
-    topped.meter.add_test_set(topped.sealed(rows))
-    told = topped.spend()
-    topped.meter.close()
-    old_books(tmp_path)
-    topped.reopen()
+    with topped.older_books():
+        rows = topped.table(topped.more)
+        topped.meter.add_test_set(topped.sealed(rows))
+        told = topped.spend()
     assert topped.meter.generations[-1].phase is Phase.REQUESTED
     with pytest.raises(WrongPhase, match="topped up with other rows before"):
         topped.meter.add_test_set(topped.sealed(topped.table(topped.more)))
@@ -332,39 +310,24 @@ def test_older_books_give_no_answer_back(topped: Topped, tmp_path: Path) -> None
     assert (view.phase, [signal.answer for signal in view.signals]) == (Phase.SPENT, told)
 
 
-def test_older_books_complete_a_stage_that_was_begun(topped: Topped, tmp_path: Path) -> None:
+def test_older_books_complete_a_stage_that_was_begun(topped: Topped) -> None:
+    topped.use_up()
     topped.deliver()
-    topped.spend()
-    topped.deliver()
-    topped.meter.close()
-    shutil.copytree(tmp_path / "meter" / ".meter", tmp_path / "copy")
-    topped.reopen()
-    topped.submit(model="one")
-    topped.meter.close()
-    old_books(tmp_path)
-    topped.reopen()
+    with topped.older_books():
+        topped.submit(model="one")
     assert len(topped.spend()) == MORE - 1
 
 
 def test_older_books_know_that_a_top_up_was_retired_whose_first_rows_are_public(
-    topped: Topped, tmp_path: Path
+    topped: Topped,
 ) -> None:
     """A power cut kept the retirement from the journal; then the first rows were released."""
+    topped.use_up()
     topped.deliver()
-    topped.spend()
-    topped.deliver()
-    topped.meter.close()
-    database = tmp_path / "meter" / ".meter" / "meter.db"
-    before = database.read_bytes()
-    topped.reopen()
-    retire_cut_short(topped.meter)
-    topped.meter.release()
-    assert topped.meter.generations[0].phase is Phase.RELEASED
-    topped.meter.close()
-    for name in ("meter.db-wal", "meter.db-shm"):
-        database.with_name(name).unlink(missing_ok=True)
-    database.write_bytes(before)
-    topped.reopen()
+    with topped.older_books():
+        retire_cut_short(topped.meter)
+        topped.meter.release()
+        assert topped.meter.generations[0].phase is Phase.RELEASED
     with pytest.raises(Spent):
         topped.submit()
 
@@ -390,8 +353,7 @@ def test_a_deleted_database_resets_neither_stage(topped: Topped, tmp_path: Path)
 
 
 def test_a_restored_meter_goes_on_where_it_was(topped: Topped, tmp_path: Path) -> None:
-    topped.deliver()
-    topped.spend()
+    topped.use_up()
     topped.deliver()
     topped.submit(model="one")
     home = Home(topped.folder / "meter")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import Clock, retire_cut_short, small_spec
+from tests.service.helpers import Clock, older_books, retire_cut_short, small_spec
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event
@@ -86,6 +88,24 @@ class Rolled:
         validation = pa.table({"prediction": [0, 1] * 5})
         return self.meter.submit(test, validation, model=model, note=note)
 
+    def reopen(self) -> None:
+        self.meter = Meter.open(self.folder / "meter", clock=Clock())
+
+    @contextmanager
+    def older_books(self) -> Iterator[None]:
+        """Put the books back afterwards, as they are now."""
+        self.meter.close()
+        with older_books(self.folder):
+            self.reopen()
+            yield
+            self.meter.close()
+        self.reopen()
+
+    def step(self) -> Signal:
+        """Deliver a batch, and submit a model that is right."""
+        self.deliver()
+        return self.submit()
+
     @property
     def events(self) -> list[str]:
         return [link.event for link in self.meter.audit().links]
@@ -153,8 +173,7 @@ def test_two_models_of_a_window_are_compared_by_the_steps_that_people_see(tmp_pa
 
 
 def test_a_step_is_refused_while_its_batch_is_missing(rolled: Rolled) -> None:
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     before = rolled.meter.audit()
     with (
         mock.patch.object(SealedTestSet, "labels", side_effect=AssertionError("touched")),
@@ -179,8 +198,7 @@ def test_the_first_step_needs_the_whole_window(rolled: Rolled) -> None:
 
 
 def test_a_batch_may_come_in_parts(rolled: Rolled) -> None:
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     few = rolled.batch // 2
     part = rolled.sealed(rolled.table(few), part=True)
     assert rolled.meter.add_part(part).phase is Phase.REQUESTED
@@ -270,8 +288,7 @@ def test_labels_alone_join_no_window_again(rolled: Rolled) -> None:
 
 def test_a_batch_whose_file_is_gone_keeps_nobody_from_the_next(rolled: Rolled) -> None:
     for _ in range(WINDOW + 1):
-        rolled.deliver()
-        rolled.submit()
+        rolled.step()
     (gone,) = (rolled.folder / "meter").rglob("testsets/1-*.sealed")
     gone.unlink()
     rolled.deliver()
@@ -279,8 +296,7 @@ def test_a_batch_whose_file_is_gone_keeps_nobody_from_the_next(rolled: Rolled) -
 
 
 def test_a_batch_has_the_columns_of_the_window(rolled: Rolled) -> None:
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     with pytest.raises(InvalidInput, match="column"):
         rolled.meter.add_test_set(rolled.sealed(rolled.table(rolled.batch).drop_columns(["x"])))
     assert rolled.meter.batches() == []
@@ -315,39 +331,12 @@ def test_no_window_shares_its_secret_with_another(tmp_path: Path) -> None:
     assert len(set(edges)) == 4
 
 
-@dataclass
-class Books:
-    """A copy of the books of a meter, to be put back later."""
-
-    rolled: Rolled
-
-    def __post_init__(self) -> None:
-        self.rolled.meter.close()
-        self.copy = self.rolled.folder / "copy"
-        shutil.copytree(self.rolled.folder / "meter" / ".meter", self.copy)
-        self._open()
-
-    def put_back(self) -> None:
-        self.rolled.meter.close()
-        kept = self.rolled.folder / "meter" / ".meter"
-        for name in ("meter.db", "meter.db-wal", "meter.db-shm"):
-            (kept / name).unlink(missing_ok=True)
-        shutil.copy(self.copy / "meter.db", kept / "meter.db")
-        self._open()
-
-    def _open(self) -> None:
-        self.rolled.meter = Meter.open(self.rolled.folder / "meter", clock=Clock())
-
-
 def test_older_books_do_not_measure_on_what_was_released(rolled: Rolled) -> None:
-    rolled.deliver()
-    rolled.submit()
-    older = Books(rolled)
-    for _ in range(2):
-        rolled.deliver()
-        rolled.submit()
-    rolled.deliver()  # batch 2 leaves
-    older.put_back()
+    rolled.step()
+    with rolled.older_books():
+        for _ in range(2):
+            rolled.step()
+        rolled.deliver()  # batch 2 leaves
     assert rolled.meter.generations[-1].number == 2
     with pytest.raises(WrongPhase, match="batch 2 was released before"):
         rolled.deliver()
@@ -360,11 +349,9 @@ def test_older_books_do_not_measure_on_a_window_that_was_released(rolled: Rolled
         rolled.submit()
         rolled.deliver()
     rolled.submit()
-    older = Books(rolled)
-    rolled.deliver()
-    rolled.submit()
-    rolled.meter.release()
-    older.put_back()
+    with rolled.older_books():
+        rolled.step()
+        rolled.meter.release()
     assert rolled.meter.generations[-1].number == WINDOW
     batch = rolled.sealed(rolled.table(rolled.batch))
     with pytest.raises(WrongPhase, match="window 1 was released before, with batches of window 3"):
@@ -375,10 +362,9 @@ def test_older_books_give_no_window_a_second_answer(rolled: Rolled) -> None:
     """The batches that stay answer with the one that joined them then, or not at all."""
     first = rolled.deliver().num_rows
     rolled.submit()
-    older = Books(rolled)
-    joined = rolled.deliver()
-    told = rolled.submit(slice(None, None, 2)).answer
-    older.put_back()
+    with rolled.older_books():
+        joined = rolled.deliver()
+        told = rolled.submit(slice(None, None, 2)).answer
     with pytest.raises(WrongPhase, match="window 1 was followed by one with other rows before"):
         rolled.meter.add_test_set(rolled.sealed(rolled.table(rolled.batch)))
     del rolled.labels[first + rolled.batch :]
@@ -391,19 +377,15 @@ def test_older_books_give_no_window_a_second_answer(rolled: Rolled) -> None:
 
 def test_windows_of_one_batch_share_no_rows_that_older_books_could_use(tmp_path: Path) -> None:
     rolled = Rolled(tmp_path, rolling_spec(window=1))
-    rolled.deliver()
-    rolled.submit()
-    older = Books(rolled)
-    rolled.deliver()
-    rolled.submit()
-    older.put_back()
+    rolled.step()
+    with rolled.older_books():
+        rolled.step()
     rolled.deliver()
     assert rolled.submit().generation == 2
 
 
 def test_a_delivery_that_was_cut_short_is_repeated(rolled: Rolled) -> None:
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     batch = rolled.sealed(rolled.table(rolled.batch))
     with (
         mock.patch.object(Store, "writing", side_effect=OSError("the power is cut")),
@@ -418,8 +400,7 @@ def test_a_delivery_that_was_cut_short_is_repeated(rolled: Rolled) -> None:
 
 def test_a_set_that_came_too_late_is_refused(rolled: Rolled) -> None:
     """Somebody else delivered the same window, and it was answered, before this one was entered."""
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     late = rolled.sealed(rolled.table(rolled.batch))
     known = len(rolled.labels)
     faster = reuse.refuse_claimed
@@ -428,8 +409,7 @@ def test_a_set_that_came_too_late_is_refused(rolled: Rolled) -> None:
         faster(*arguments)
         with mock.patch.object(delivery, "refuse_claimed", faster):
             del rolled.labels[known - rolled.batch :]
-            rolled.deliver()
-            rolled.submit()
+            rolled.step()
 
     with (
         mock.patch.object(delivery, "refuse_claimed", delivered),
@@ -461,8 +441,7 @@ def test_what_a_labelers_file_says_of_batches_is_not_heard(rolled: Rolled) -> No
 
 def test_a_window_of_one_batch_is_a_fresh_set_for_each_step(tmp_path: Path) -> None:
     rolled = Rolled(tmp_path, rolling_spec(window=1))
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     rolled.deliver()
     assert rolled.meter.generations[-1].rows == rolled.batch
     assert [each.number for each in rolled.meter.batches()] == [1]
@@ -488,37 +467,20 @@ def test_the_same_files_are_measured_again_as_each_window_had_them(tmp_path: Pat
     assert record["truth"]["test_loss"] == pytest.approx(1 / 3)
 
 
-def test_a_retired_window_makes_room_for_the_next(rolled: Rolled) -> None:
-    rolled.deliver()
-    rolled.meter.retire()
-    rolled.deliver()
-    assert rolled.submit().generation == 2
-
-
-def test_older_books_know_of_a_retirement_before_a_batch_was_released(
-    rolled: Rolled, tmp_path: Path
-) -> None:
+def test_older_books_know_of_a_retirement_before_a_batch_was_released(rolled: Rolled) -> None:
     """A power cut kept the retirement from the journal, and the labels of a batch are public."""
     rolled.deliver()
-    rolled.meter.close()
-    database = tmp_path / "meter" / ".meter" / "meter.db"
-    before = database.read_bytes()
-    rolled.meter = Meter.open(tmp_path / "meter", clock=Clock())
-    retire_cut_short(rolled.meter)
     labels = list(rolled.labels)
-    rolled.deliver()  # batch 1 leaves
-    rolled.meter.close()
-    for name in ("meter.db-wal", "meter.db-shm"):
-        database.with_name(name).unlink(missing_ok=True)
-    database.write_bytes(before)
-    rolled.meter, rolled.labels = Meter.open(tmp_path / "meter", clock=Clock()), labels
+    with rolled.older_books():
+        retire_cut_short(rolled.meter)
+        rolled.deliver()  # batch 1 leaves
+    rolled.labels = labels
     with pytest.raises(Spent):
         rolled.submit()
 
 
 def test_batches_are_for_those_who_may_see_what_is_released(rolled: Rolled) -> None:
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     rolled.deliver()
     for role in (Role.DEVELOPER, Role.LABELER):
         with Meter.open(rolled.folder / "meter", role=role) as meter:
@@ -547,8 +509,7 @@ def test_a_late_answer_of_a_retired_window_still_counts(rolled: Rolled) -> None:
 
 
 def test_a_backup_has_the_batches_that_were_released(rolled: Rolled, tmp_path: Path) -> None:
-    rolled.deliver()
-    rolled.submit()
+    rolled.step()
     rolled.deliver()
     home = Home(rolled.folder / "meter")
     contents = back_up(SYSTEM, Place.of_folder(home), tmp_path / "backup.tar")

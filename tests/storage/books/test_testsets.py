@@ -1,14 +1,16 @@
-"""Test sets in the books: found across meters, and never two of the same rows."""
+"""Test sets in the books, found across meters and never two of the same rows; parts and uploads."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from tests.storage.examples import GENERATION, METER, write
+from tests.storage.examples import GENERATION, METER, NOW, write
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import Part, Upload
 from easeml_meter.errors import StorageError
+from easeml_meter.storage import schema
 from easeml_meter.storage.store import Store
 
 
@@ -52,3 +54,29 @@ def test_files_in_use_are_named_before_the_newest(store: Store) -> None:
         assert books.testsets.files(100)[0] == ("m", "2.sealed")
         assert len(books.testsets.files(100)) == 3  # what was only asked for has no file
     assert found == ["2.sealed", "4.sealed"]
+
+
+def test_parts_are_listed_by_number_and_removed_one_by_one(store: Store) -> None:
+    parts = [Part("m", 1, n, 5, f"{n:064}", f"parts/{n}", "u", NOW) for n in (1, 2, 3)]
+    with store.writing() as books:
+        for part in reversed(parts):
+            books.parts.add(part)
+    write(store, lambda books: books.parts.remove(parts[1]))
+    with store.reading() as books:
+        assert books.parts.all(GENERATION) == [parts[0], parts[2]]
+        assert books.parts.all(replace(GENERATION, number=2)) == []
+
+
+def test_uploads_are_found_by_id_and_by_age(store: Store) -> None:
+    user = {"admin": False, "disabled": False, "failures": 0, "created_at": NOW}
+    old, young = (Upload(f"{n:032}", "m", "u", "set", 10, f"2026-01-0{n}") for n in (1, 2))
+    with store.writing() as books:
+        books.connection.execute(schema.users.insert(), {"id": "u", "name": "u", **user})
+        for upload in (young, old):
+            books.uploads.add(upload)
+    with store.reading() as books:
+        assert (books.uploads.get(old.id), books.uploads.get("f" * 32)) == (old, None)
+        assert books.uploads.before(young.created_at) == [old]
+    write(store, lambda books: books.uploads.remove(old.id))
+    with store.reading() as books:
+        assert books.uploads.before("2027") == [young]

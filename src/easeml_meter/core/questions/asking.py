@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from easeml_meter.conditions import BETTER, Condition, parse_question
+from easeml_meter.conditions import ALARM, BETTER, Condition, Vouching, parse_question
 from easeml_meter.core.questions import planning
 from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.edges import with_default_edges
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import kinds
 from easeml_meter.core.questions.ondemand import ONE_TEST_SET, OnDemand
@@ -21,17 +20,41 @@ from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Option, Question, check_tried_once
 from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.errors import invalid
-from easeml_meter.spec import GAP, MeterSpec
+from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Protocol
 
 Options = dict[str, Any]
 
 _BY_TEXT = (
-    Option("question", str, 'Pass or fail, as in "n > 0.8 +/- 0.01"; "better"; "gap".'),
-    Option("disagreement", float, 'With "n - o": fail what differs on more rows.'),
+    Option("question", str, 'Pass or fail, as in "n > 0.8 +/- 0.01"; "better"; "gap"; "alarm".'),
+    Option(
+        "disagreement",
+        float,
+        'With "n - o": fail where exactly one of the two is right on more rows.',
+    ),
     Option("passes", int, "Models that may pass before the one that closes."),
     Option("on_demand", bool, 'With "n - o": fresh inputs, few labels, each step.'),
 )
 """The option for a question by its text, and those that go with it only."""
+OF_METERS = (
+    Option("labels", int, "Labels that can stay hidden: all that a plan needs."),
+    Option("steps", int, "Promised answers, T. Default: 10; with --tolerance, all it allows."),
+    Option("tolerance", list, "One number, or a comma list with one for each band."),
+    Option("confidence", str, "How sure the promise is, such as 95. Default: 90."),
+    Option("delta", float, "Given instead: 1 - confidence."),
+    Option("signals", int, "Number of equally wide bands, m."),
+    Option("edges", list, "Inner edges of bands. Default: half a tolerance, then where free."),
+    Option("drawn", float, "Draw the edges of every answer at random, this far apart."),
+    Option("protocol", Protocol, "Default: regular."),
+    Option("loss", str, 'Loss of each example. Default: "0-1". Others use the convex bound.'),
+    Option("tenants", str, "Steps of each isolated team, such as 5,5."),
+    Option("handover", bool, "Teams start from each other's checkpoints."),
+    Option("reverts", str, "Steps to undo, fixed in advance, such as 1,2,3."),
+    Option("memory", int, "Models depend on at most this many of the last answers."),
+    Option("ceiling", float, 'Answer "above the ceiling" for larger test losses.'),
+    Option("top_up", int, "Steps more, once fresh labels have joined the test set."),
+    Option("clusters", bool, "Rows belong together: one example is a cluster of them."),
+)
+"""What describes a meter for the gap, wherever one is planned or made."""
 _TRIES = Option("tries", int, "How often sealing may be tried. Default: 1.")
 
 
@@ -83,6 +106,8 @@ def answered(**options: Any) -> tuple[planning.Plan, str]:
         raise invalid("question", None, f"give one of {', '.join(map(_option, known))}")
     kind = _by_option().get(asking, Question)
     given = kind.completed(given)
+    if str(given.get("question")).strip() == ALARM:
+        return planning.plan_of(_alarm(given)), "size"
     size = given.pop(kind.size_option, None)
     if "labels" in given:
         allowed = f"of a {asking} test set, give the labels of a {kind.size_option}"
@@ -98,7 +123,7 @@ def answered(**options: Any) -> tuple[planning.Plan, str]:
     return plan, answer
 
 
-_BUDGET = (("steps", None), ("delta", 0.01), ("tries", 1))
+_BUDGET = (("steps", None), ("delta", DEFAULT_DELTA), ("tries", 1))
 
 
 def _planned(
@@ -137,7 +162,7 @@ def _least(asking: str, given: Options, size: int, budget: planning.Budget) -> p
 
     if {"edges", "signals", "drawn"} & set(given):
         return reached()
-    return with_default_edges(lambda edges: reached(edges=edges))
+    return planning.with_default_edges(lambda edges: reached(edges=edges))
 
 
 def meter_of(plan: planning.Plan, given: Options) -> MeterSpec:
@@ -202,6 +227,12 @@ def _by_text(given: Options) -> Question:
     return OnDemand(question)
 
 
+def _alarm(given: Options) -> MeterSpec:
+    """Return the meter of an alarm; without labels it asks for them, or for g in a meter.toml."""
+    known: Options = {"steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA}
+    return MeterSpec(bands=(), **(known | given))
+
+
 def _beside(
     text: str, tolerance: float | None, passes: int | None, disagreement: float | None
 ) -> PassFail | DifferenceReading:
@@ -209,6 +240,8 @@ def _beside(
     found = parse_question(text, disagreement=disagreement, passes=passes, tolerance=tolerance)
     if isinstance(found, Condition):
         return PassFail.of(found)
+    if isinstance(found, Vouching):
+        raise invalid("question", text, "give labels and steps, or make the meter")
     if disagreement is None:
         raise invalid("disagreement", None, "a reading of n - o needs one, such as 0.1")
     return DifferenceReading(found)
@@ -216,6 +249,8 @@ def _beside(
 
 def _meter_by_text(plan: planning.Plan, given: Options) -> MeterSpec:
     """Return the meter of one question by its text."""
+    if plan.meter is not None and plan.meter.vouches:
+        return plan.meter
     known: Options = {"steps": plan.budget.steps, "delta": plan.budget.delta}
     if isinstance(plan.question, GapQuestion):
         return plan.question.spec.replace(**known)

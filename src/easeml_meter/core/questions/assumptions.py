@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from easeml_meter.spec import METERS, Bound, Count, MeterSpec, Protocol
 from easeml_meter.stats.rounding import at_most
 
@@ -27,6 +29,8 @@ STRATIFIED = (
 BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
 """What the count of consistent histories assumes, and the count of all histories does not."""
 RIGHT_OR_WRONG = "each prediction is right or wrong"
+APART = "if exactly one of it and the old one is right on more than"
+"""What a disagreement counts: no row on which both are wrong, each in its way."""
 FIXED_SIZE = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
 """What a check at sealing rests on: the size of the sample was no choice."""
 JUDGED = (
@@ -41,7 +45,22 @@ TOPPED_UP = (
     "the labels that top up a test set are a random sample of the same distribution, independent "
     "of it; whether, when and how many of them join depends on nothing but the answers"
 )
+_PEOPLE = " (about people)"
 PUBLIC_INPUTS = "no model treats the test inputs, which are public, specially (about people)"
+CARRIED_INPUTS = PUBLIC_INPUTS.replace("are public", "commands may carry out")
+
+
+def inputs_assumption(spec: MeterSpec) -> tuple[str, ...]:
+    """Say what developers must not do with inputs that they know, or could."""
+    if spec.inputs == "public":
+        return (PUBLIC_INPUTS,)
+    return (CARRIED_INPUTS,) if spec.commands_may_carry_inputs_out else ()
+
+
+def about_people(assumptions: Iterable[str]) -> list[str]:
+    """Return what a promise rests on that only people can keep: status and report name it."""
+    found = (each for each in assumptions if each == BLIND_VALIDATION or _PEOPLE in each)
+    return [each.replace(_PEOPLE, "") for each in found]
 
 
 def gap_assumptions(spec: MeterSpec) -> tuple[str, ...]:
@@ -67,13 +86,12 @@ def gap_assumptions(spec: MeterSpec) -> tuple[str, ...]:
         found.append(DRAWN_EDGES)
     if spec.stages > 1:
         found.append(TOPPED_UP)
-    if spec.inputs == "public":
-        found.append(PUBLIC_INPUTS)
+    found += inputs_assumption(spec)
     if spec.protocol is Protocol.INDEPENDENT:
         found.append("no model depends on any answer of the meter (about people: nobody may look)")
     if spec.protocol is Protocol.RESAMPLING:
         found.append("every step is measured on a fresh test set that no earlier answer came from")
-    if spec.tenants and not spec.handover:
+    if spec.teams_apart:
         found.append(
             "no team's models depend on another team's answers, nor does anyone replace the "
             "validation set, which all teams share, because of an answer (about people)"

@@ -12,8 +12,7 @@ from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, DRAWN_EDGE
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec, default_edges
-from easeml_meter.stats.draws import expected_edges
-from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.feedback import expected_edges, possible_bands
 
 TOO_FEW = "too few predicted positives"
 """What is said of a model that predicts fewer positives than its precision is counted of."""

@@ -13,11 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, gap_assumptions
-from easeml_meter.core.questions.planning import Plan, required_labels
+from easeml_meter.core.questions.planning import Plan, reachable_tolerance, required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Count, MeterSpec, Protocol
-from easeml_meter.spec.gaps import NARROWEST_DRAWN
+from easeml_meter.spec.questions import NARROWEST_DRAWN
 from easeml_meter.stats.rounding import as_written
 
 
@@ -97,8 +97,6 @@ _DECIMALS = 6
 """Those of the edges that a meter draws."""
 _WIDE = 0.2
 """The wide drawn edges of the comparison: nearly a single random alarm."""
-_WORTH = 2 / 3
-"""Edges that move are recommended where they leave at most this share of the labels."""
 
 
 def usually_apart(tolerance: float) -> float:
@@ -108,8 +106,12 @@ def usually_apart(tolerance: float) -> float:
     return float(min(Fraction(1), apart))
 
 
-def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
+def compare_forms(
+    spec: MeterSpec, ceiling: float | None = None, labels: int | None = None
+) -> Forms:
     """Plan a regular meter with one tolerance in all its forms, the ideal one last.
+
+    With `labels`, each with the smallest tolerance that they support.
 
     Raises:
         InvalidInput: it is another meter: its forms are not those of the regular one.
@@ -121,7 +123,9 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
             "forms: those of another meter asked for, give a regular one with one tolerance, and "
             "neither drawn edges nor a ceiling: compare_forms(spec, ceiling=0.3) adds those"
         )
-    apart = usually_apart(spec.tolerances[0])
+    tolerance = spec.tolerances[0]
+    # For given labels, about a tolerance apart promises most on average.
+    apart = usually_apart(tolerance) if labels is None else max(0.01, round(tolerance, 2))
     drawn = spec.replace(drawn=apart)
     worst = spec.replace(protocol=Protocol.INCREMENTAL)
     found = [
@@ -130,7 +134,7 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
         ("consistent", spec, f"{BLIND_VALIDATION}; the answers are the same"),
         (f"drawn {apart:g}", drawn, f"bands {apart:g} wide, whose edges move with every answer"),
     ]
-    if apart < _WIDE:
+    if apart < _WIDE and labels is None:
         wide = f"bands {_WIDE:g} wide, whose edges move: coarser readings"
         found.append((f"drawn {_WIDE:g}", spec.replace(drawn=_WIDE), wide))
     found.append(("incremental", worst, "you learn the worst band so far, not this model's"))
@@ -147,20 +151,23 @@ def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
         ]
     ideal = spec.replace(protocol=Protocol.INDEPENDENT)
     found.append(("no adaptivity", ideal, "that nobody acts on an answer: a limit, not a meter"))
-    return Forms(Form(name, required_labels(each), asks) for name, each, asks in found)
+    if labels is None:
+        return Forms(Form(name, required_labels(each), asks) for name, each, asks in found)
+    # Those of the paper's proof have its edges, which cost the same wherever they are.
+    return Forms(Form(name, reachable_tolerance(each, labels), asks) for name, each, asks in found)
 
 
 def recommended(found: Sequence[Form]) -> Form:
-    """Return the form to take first: that with the same answers, or moving edges if worth it.
+    """Return the form to take first: that of fixed edges, or of moving ones that promise more.
 
-    A ceiling saves more still, but only those who know their models can choose one.
+    What counts is what an answer says on average of a model that does not overfit. A ceiling saves
+    more still, but only those who know their models can choose one.
     """
-    consistent, drawn = (
-        next(form for form in found if form.name.startswith(name))
-        for name in ("consistent", "drawn")
+    consistent, *drawn = (
+        form for name in ("consistent", "drawn") for form in found if form.name.startswith(name)
     )
-    worth = drawn.plan.labels <= _WORTH * consistent.plan.labels
-    return drawn if worth else consistent
+    fits = [form for form in drawn if form.plan.labels <= consistent.plan.labels]
+    return min([consistent, *fits], key=lambda form: form.plan.question.promised_points or math.inf)
 
 
 def compare(setting: Setting, steps: int) -> tuple[MeterPrices, ...]:

@@ -52,12 +52,10 @@ class GapQuestion(Question):
         return cls(spec) if spec.bands else None
 
     def rules(self, spec: MeterSpec) -> Rules:
-        """Return the rule of bands."""
         return Rules(spec)
 
     @property
     def statistic(self) -> str:
-        """The gap of the loss, or of the score that it is made of."""
         corpus = self.spec.corpus
         if corpus is not None:
             return score_gap(corpus.word, curve=corpus.curve)
@@ -70,7 +68,6 @@ class GapQuestion(Question):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The bands, and what is said instead."""
         spec = self.spec
         bands = [f"band {number}" for number in range(1, spec.signals + 1)]
         if spec.drawn is not None:
@@ -85,17 +82,14 @@ class GapQuestion(Question):
 
     @property
     def tolerance(self) -> float:
-        """The smallest of all bands."""
         return self.spec.tolerances[0]
 
     @property
     def tolerances(self) -> tuple[float, ...]:
-        """That of each band."""
         return self.spec.tolerances
 
     @property
     def possible_bands(self) -> int:
-        """How many bands can be told of one model while no promise is broken."""
         return possible_bands(self.spec)
 
     def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
@@ -117,12 +111,10 @@ class GapQuestion(Question):
 
     @property
     def brief(self) -> str:
-        """The bands, and the largest tolerance."""
         return f"{self._bands('')}, tolerance {at_most(max(self.spec.tolerances))}"
 
     @property
     def facts(self) -> dict[str, str]:
-        """The bands and their tolerances: one number, if it is the same for all."""
         tolerances = [at_most(eps) for eps in self.spec.tolerances]
         one = tolerances[:1] if len(set(tolerances)) == 1 else tolerances
         return {"tolerance": ", ".join(one), "bands": self._bands("bands")}
@@ -143,7 +135,6 @@ class GapQuestion(Question):
         return f"{number} with {word} at " + ", ".join(f"{edge:g}" for edge in spec.edges)
 
     def settings(self, plan: Plan) -> dict[str, str]:
-        """How it was counted, and what the meter says besides."""
         spec = self.spec
         found = {"protocol": str(spec.protocol)}
         if spec.gap is Gap.SIGNED:
@@ -178,12 +169,10 @@ class GapQuestion(Question):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Those of the meter."""
         return gap_assumptions(self.spec)
 
     @property
     def promised(self) -> str:
-        """What holds of each reading."""
         spec = self.spec
         tolerances = sorted(set(spec.tolerances))
         many = at_most(tolerances[0])
@@ -225,8 +214,27 @@ class GapQuestion(Question):
             f"{signed} {edges}."
         )
 
+    @property
+    def promised_points(self) -> float | None:
+        spec = self.spec
+        if spec.curve:
+            return None
+        edge = as_written(spec.bands[0].upper if spec.drawn is None else spec.drawn / 2)
+        return min(100.0, math.ceil(1000 * (edge + as_written(spec.tolerances[0]))) / 10)
+
+    @property
+    def headline(self) -> str:
+        spec, points = self.spec, self.promised_points
+        if points is None:
+            return ""
+        where = "In the lowest band" if spec.drawn is None else "On average, if it does not overfit"
+        if spec.corpus is not None:
+            word = spec.corpus.word
+            return f"{where}: true {word} at least the validation {word} - {points} points."
+        word = "error" if spec.loss == "0-1" else "loss"
+        return f"{where}: true {word} at most the validation {word} + {points} points."
+
     def for_steps(self, steps: int) -> Self:
-        """Return the question of the same meter with so many steps."""
         if steps == self.spec.steps:
             return self
         return replace(self, spec=self.spec.replace(steps=steps))
@@ -237,15 +245,12 @@ class GapQuestion(Question):
         return max([1, *self.spec.reverts])
 
     def log_models(self, steps: int) -> float:
-        """Count the histories that the meter's rules leave."""
         return counting.log_sum(counting.log_models(self.spec, steps, self.possible))
 
     def log_tail(self, size: int) -> float:
-        """Return the tail at the smallest tolerance."""
         return planning.log_tails(self.spec, size)[0]
 
     def log_tail_from(self, size: int) -> float:
-        """Return the same for this size and all larger ones."""
         return planning.log_tails(self.spec, size, log_tail_from)[0]
 
     def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
@@ -297,7 +302,6 @@ class GapQuestion(Question):
         return found
 
     def rounded_up(self, size: int) -> int:
-        """Return a size of whole strata."""
         spec = self.spec
         return whole_strata(spec, size) if spec.stratified and not spec.sizes else size
 
@@ -321,7 +325,6 @@ class GapQuestion(Question):
         return steps if self.spec.protocol is Protocol.RESAMPLING else 1
 
     def details(self, plan: Plan) -> dict[str, Any]:
-        """Return the settings of the meter, and what was counted."""
         spec = self.spec
         return {
             "labels": plan.labels,
@@ -329,6 +332,7 @@ class GapQuestion(Question):
             "edges": list(spec.edges) if spec.drawn is None else None,
             "drawn": spec.drawn,
             "tolerances": list(spec.tolerances),
+            "promised_points": self.promised_points,
             "protocol": str(spec.protocol),
             "gap": str(spec.gap),
             "bound": str(spec.tail),

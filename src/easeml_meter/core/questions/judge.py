@@ -43,13 +43,11 @@ class Judge(InBands):
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Self:
-        """Build it from options."""
         if "pool" not in given:
             raise invalid("pool", None, "give the number of inputs without labels, such as 1000000")
         return cls(Bands.asked(given), given.pop("judge_error"), given.pop("pool"))
 
     def meter(self, plan: Plan, given: dict[str, Any]) -> MeterSpec:
-        """Return a meter with this judge."""
         return self.bands.spec().replace(
             steps=plan.budget.steps,
             delta=plan.budget.delta,
@@ -67,17 +65,14 @@ class Judge(InBands):
 
     @property
     def statistic(self) -> str:
-        """The gap, with the judge's help."""
         return JUDGED_GAP
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The bands."""
         return self.bands.answers
 
     @property
     def promised(self) -> str:
-        """What holds of each reading."""
         within = at_most(self.tolerance)
         return f"each model's estimated test loss is within {within} of its true loss."
 
@@ -108,11 +103,9 @@ class Judge(InBands):
         return log_geometric(self.bands.consistent, steps)
 
     def log_tail(self, size: int) -> float:
-        """Return the tail of the estimate."""
         return judges.log_judged_tail(size, self.tolerance, self.error, self.pool)
 
     def log_tail_from(self, size: int) -> float:
-        """Return the same for this size and all larger ones."""
         return judges.log_judged_tail(size, self.tolerance, self.error, self.pool, onwards=True)
 
     def enough(self, nats: float) -> int:

@@ -10,6 +10,7 @@ from importlib import import_module
 from easeml_meter.core import questions
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.signals import Rules
+from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 
 
@@ -29,6 +30,8 @@ def kinds() -> tuple[type[Question], ...]:
 @lru_cache(maxsize=256)
 def question_of(spec: MeterSpec) -> Question:
     """Return the question that a meter asks."""
+    if not isinstance(spec, MeterSpec):
+        raise invalid("spec", spec, "a MeterSpec, such as MeterSpec.uniform(tolerance=0.1)")
     asked = _asked(spec, usual=False) or _asked(spec, usual=True)
     if len(asked) != 1:
         raise AssertionError(f"{len(asked)} kinds of question say that a meter asks them: {spec}")

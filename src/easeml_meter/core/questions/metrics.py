@@ -165,7 +165,6 @@ class Metric(InBands):
         )
 
     def meter(self, plan: Plan, given: dict[str, Any]) -> MeterSpec:
-        """Return a meter with this score as its loss."""
         return self.bands.spec().replace(
             steps=plan.budget.steps,
             delta=plan.budget.delta,
@@ -181,7 +180,6 @@ class Metric(InBands):
         return self.name in SCORES and SCORES[self.name].sealed
 
     def _loss(self, positive: str | None) -> str:
-        """Return the loss of a meter with this score."""
         if self.name in PLANNED_ONLY:
             raise invalid("--toml", self.name, PLANNED_ONLY[self.name])
         if SCORES[self.name].averaged:
@@ -225,6 +223,11 @@ class Metric(InBands):
         return KINDS[self.name]
 
     @property
+    def counted_classes(self) -> int:
+        """Those that are averaged; of a ranking, both."""
+        return max(self.classes, 1 if self.name in _OF_POSITIVES else 2)
+
+    @property
     def shares(self) -> tuple[Fraction, ...]:
         """The weight of each class, exactly as written."""
         if self.weights:
@@ -233,23 +236,19 @@ class Metric(InBands):
 
     @property
     def statistic(self) -> str:
-        """The gap of this score."""
         return score_gap(self.name, curve=self.name == "roc")
 
     @property
     def unit(self) -> str:
-        """What has to be in the test set."""
         return self.kind.unit
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The bands, and what is said instead."""
         silent = () if self.kind.silent is None else (self.kind.silent,)
         return (*self.bands.answers, *((BELOW_FLOOR,) if self.floor else ()), *silent)
 
     @property
     def promised(self) -> str:
-        """What holds of each reading."""
         within = f"is within {at_most(self.tolerance)} of its true one"
         if self.name == "roc":
             return f"{scores.curve_promise(at_most(self.tolerance))}."
@@ -263,7 +262,6 @@ class Metric(InBands):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Those of every question, and what this one adds."""
         found = [*COMMON_ASSUMPTIONS, *self.bands.assumptions]
         if self.unit != "labels":  # how many of the rows count is seen once they are drawn
             found.append(FIXED_SIZE)
@@ -284,7 +282,6 @@ class Metric(InBands):
         return log_geometric(bands + int(self.kind.silent is not None), steps)
 
     def log_tail(self, size: int) -> float:
-        """Return the tail of this metric."""
         return self.kind.tail(self, size)
 
     def log_failure(self, steps: int, size: int, *, onwards: bool = True) -> float:
@@ -292,7 +289,6 @@ class Metric(InBands):
         return super().log_failure(steps, size, onwards=True)
 
     def log_tail_from(self, size: int) -> float:
-        """Return the same for this size and all larger ones."""
         return self.kind.onwards(self, size)
 
     def enough(self, nats: float) -> int:

@@ -25,6 +25,7 @@ from easeml_meter.stats.rounding import as_written
 BOUGHT = (
     "labels are given without knowledge of the models",
     "each step buys the same number of labels, so that the bill tells nothing",
+    "all rows on which the two models predict different things count towards the disagreement",
 )
 """What keeps the labels that were bought from telling more than the answers."""
 ONE_TEST_SET = (
@@ -34,8 +35,43 @@ ONE_TEST_SET = (
 """Why fresh inputs for every step are a plan and no meter."""
 
 
+class _Bought(Question):
+    """A question that stays as it is, whenever the labels come that it reads."""
+
+    question: PassFail | DifferenceReading
+
+    @property
+    def statistic(self) -> str:
+        return self.question.statistic
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return self.question.answers
+
+    @property
+    def promised(self) -> str:
+        return self.question.promised
+
+    def work(self, size: int) -> float:
+        return self.question.work(size)
+
+    def log_tail(self, size: int) -> float:
+        """Return the tail of the question.
+
+        Models that differ on too many rows have no reading. Here those rows are counted by what is
+        predicted, of which there are never fewer: the event is part of the one that is bounded.
+        """
+        return self.question.log_tail(size)
+
+    def log_tail_from(self, size: int) -> float:
+        return self.question.log_tail_from(size)
+
+    def enough(self, nats: float) -> int:
+        return self.question.enough(nats)
+
+
 @dataclass(frozen=True)
-class Reused(Question):
+class Reused(_Bought):
     """One test set for all steps, sealed without labels; the size is the number of its inputs."""
 
     question: PassFail | DifferenceReading
@@ -50,7 +86,6 @@ class Reused(Question):
         return None if spec.condition is None else cls(PassFail.of(spec.condition))
 
     def rules(self, spec: MeterSpec) -> Rules:
-        """Return the rule of the question."""
         return self.question.rules(spec)
 
     @property
@@ -65,32 +100,14 @@ class Reused(Question):
 
     @property
     def words(self) -> Words | None:
-        """Those of the question."""
         return self.question.words
 
     @property
-    def statistic(self) -> str:
-        """What the question measures."""
-        return self.question.statistic
-
-    @property
     def unit(self) -> str:
-        """What is sealed."""
         return "inputs"
 
     @property
-    def answers(self) -> tuple[str, ...]:
-        """Those of the question."""
-        return self.question.answers
-
-    @property
-    def promised(self) -> str:
-        """What the question promises: the labels are the same, whenever they come."""
-        return self.question.promised
-
-    @property
     def tolerance(self) -> float | None:
-        """That of the question."""
         return self.question.tolerance
 
     @property
@@ -103,102 +120,46 @@ class Reused(Question):
         )
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
-        """What it costs in labels."""
         each = math.ceil(size * self.most)
         return (f"{each:,} labels a step, at most {min(size, steps * each):,} in all",)
 
-    def work(self, size: int) -> float:
-        """Return what the question costs."""
-        return self.question.work(size)
-
     def log_models(self, steps: int) -> float:
-        """Count as the question does."""
         return self.question.log_models(steps)
-
-    def log_tail(self, size: int) -> float:
-        """Return the tail of the question.
-
-        Models that differ on too many rows have no reading. Here those rows are counted by what is
-        predicted, of which there are never fewer: the event is part of the one that is bounded.
-        """
-        return self.question.log_tail(size)
-
-    def log_tail_from(self, size: int) -> float:
-        """Return the same for this size and all larger ones."""
-        return self.question.log_tail_from(size)
-
-    def enough(self, nats: float) -> int:
-        """Return what is enough for the question."""
-        return self.question.enough(nats)
 
 
 @dataclass(frozen=True)
-class OnDemand(Question):
+class OnDemand(_Bought):
     """The size is the number of fresh inputs for each step."""
 
-    condition: PassFail
+    question: PassFail
 
     def __post_init__(self) -> None:
-        if self.condition.reads_every_label:
-            raise invalid("question", str(self.condition), f"{EVERY_LABEL}: leave it out")
-        if not self.condition.compares or self.condition.most == 1:
+        if self.question.reads_every_label:
+            raise invalid("question", str(self.question), f"{EVERY_LABEL}: leave it out")
+        if not self.question.compares or self.question.most == 1:
             allowed = 'labels on demand need "n - o" and a disagreement'
-            raise invalid("question", str(self.condition), allowed)
-
-    @property
-    def statistic(self) -> str:
-        """The condition as it is written."""
-        return self.condition.statistic
+            raise invalid("question", str(self.question), allowed)
 
     @property
     def unit(self) -> str:
-        """What each step uses up."""
         return "inputs a step"
-
-    @property
-    def answers(self) -> tuple[str, ...]:
-        """Pass and fail."""
-        return self.condition.answers
-
-    @property
-    def promised(self) -> str:
-        """What is true of a model that passes."""
-        return self.condition.promised
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """The bill must not tell what the answer does not."""
         return (
-            *self.condition.assumptions,
+            *self.question.assumptions,
             "each step has fresh inputs, drawn before the session",
             *BOUGHT,
         )
 
     def quota(self, size: int) -> int:
         """Return how many labels each step buys: no more rows can differ in a model that passes."""
-        return math.ceil(size * self.condition.most)
+        return math.ceil(size * self.question.most)
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
-        """What it costs in labels."""
         each = self.quota(size)
         return (f"{each:,} labels a step, {steps * each:,} in all",)
 
-    def work(self, size: int) -> float:
-        """Return what the condition costs."""
-        return self.condition.work(size)
-
     def log_models(self, steps: int) -> float:
-        """One model for each step."""
         return math.log(steps)
-
-    def log_tail(self, size: int) -> float:
-        """Return the tail of the condition."""
-        return self.condition.log_tail(size)
-
-    def log_tail_from(self, size: int) -> float:
-        """Return the same for this size and all larger ones."""
-        return self.condition.log_tail_from(size)
-
-    def enough(self, nats: float) -> int:
-        """Return what is enough for the condition."""
-        return self.condition.enough(nats)

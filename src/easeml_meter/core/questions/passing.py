@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.conditions import Clause, Comparison, Condition, Variable
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
+from easeml_meter.core.questions.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
 from easeml_meter.core.questions.question import Question, Words
-from easeml_meter.core.signals import BASELINE, FAIL, PASS, Rules, State
+from easeml_meter.core.signals import BASELINE, FAIL, PASS, Loss, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import differences, passing
@@ -76,12 +76,10 @@ class PassFail(Condition, Question):
         return cls.of(spec.condition)
 
     def rules(self, spec: MeterSpec) -> Rules:
-        """Return the rule of verdicts."""
         return Verdicts(spec)
 
     @property
     def statistic(self) -> str:
-        """The condition as it is written."""
         return str(self)
 
     @property
@@ -103,21 +101,17 @@ class PassFail(Condition, Question):
 
     @property
     def promised(self) -> str:
-        """What is true of a model that passes."""
         meanings = ", and ".join(map(meaning, self.clauses))
         return f"every model that passes {meanings}. Nothing is promised about a model that fails."
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Those of every question, and what this one adds."""
         found = [*COMMON_ASSUMPTIONS, RIGHT_OR_WRONG]
         if self.needs_old:
             found.append("the old model was fixed before the session, or is one that was submitted")
         if self.disagreement is not None:
             limit = at_most(self.disagreement)
-            found.append(
-                f"a model that differs from the old one on more than {limit} of the rows fails"
-            )
+            found.append(f"a model fails {APART} {limit} of the rows")
         if self.passes is not None:
             closing = (
                 f"pass number {self.passes + 1} closes" if self.passes else "the first pass closes"
@@ -126,12 +120,10 @@ class PassFail(Condition, Question):
         return tuple(found)
 
     def work(self, size: int) -> float:
-        """Add up what the clauses cost."""
         each = {Variable.CHANGE: 6 * differences.summed_rows(size)}
         return sum(each.get(clause.variable, 1_000.0) for clause in self.clauses)
 
     def log_models(self, steps: int) -> float:
-        """Count the models that may pass wrongly."""
         return passing.log_models(steps, self.passes)
 
     def log_tail(self, size: int) -> float:
@@ -143,7 +135,6 @@ class PassFail(Condition, Question):
         return max(_log_tail(clause, size, self.most, onwards=False) for clause in self.clauses)
 
     def log_tail_from(self, size: int) -> float:
-        """Return the same for this size and all larger ones."""
         return max(_log_tail(clause, size, self.most, onwards=True) for clause in self.clauses)
 
     def enough(self, nats: float) -> int:
@@ -173,11 +164,10 @@ class Verdicts(Rules):
     def answer(
         self,
         state: State,
-        validation_loss: float | Fraction,
-        test_loss: float | Fraction,
+        validation_loss: Loss,
+        test_loss: Loss,
         against: Comparison | None = None,
     ) -> int:
-        """Return what is told of a model with this test loss, and `against` the old one."""
         if not 0 <= test_loss <= 1:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         values = {Variable.ACCURACY: 1 - as_written(test_loss)}
@@ -218,7 +208,6 @@ class Verdicts(Rules):
     def true_loss(
         self, answer: int, validation_loss: Fraction
     ) -> tuple[float | None, float | None]:
-        """Return what a pass promises of the true loss: at least, at most; None for nothing."""
         levels = [each for each in self.condition.clauses if each.variable is Variable.ACCURACY]
         if answer != PASS:
             return None, None
@@ -230,12 +219,8 @@ class Verdicts(Rules):
         )
 
     def truth(
-        self,
-        validation_loss: Fraction,
-        test_loss: Fraction,
-        against: Comparison | None = None,
+        self, validation_loss: Fraction, test_loss: Fraction, against: Comparison | None = None
     ) -> dict[str, Any]:
-        """Return whether the model passed; nothing, if the old one could not be measured."""
         if self.spec.compares and against is None:
             return {"band": None}
         told = self.answer(State(based=True), validation_loss, test_loss, against=against)
@@ -243,7 +228,6 @@ class Verdicts(Rules):
         return {"band": None, "passed": told == PASS, "change": change}
 
     def sentence(self, signal: Signal, sure: str) -> str:
-        """Say what is true of a model that passed; nothing for "fail"."""
         if signal.answer == FAIL:
             return "Nothing is promised about a model that fails."
         if signal.answer != PASS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -16,13 +17,13 @@ from typing import Any, Self
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.question import Question
-from easeml_meter.core.questions.rolling import together_with
-from easeml_meter.errors import invalid
+from easeml_meter.core.questions.rolling import windows_together
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.showing import Shown
-from easeml_meter.spec import MeterSpec
+from easeml_meter.spec import METERS, MeterSpec, default_edges
 from easeml_meter.spec.bands import SMALLEST_TOLERANCE
 from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
-from easeml_meter.stats.rounding import as_written, at_most, confidence_of
+from easeml_meter.stats.rounding import as_written, at_most, confidence, confidence_of
 from easeml_meter.stats.scores import rows_for
 
 _MOST_WORK = 200_000.0
@@ -102,10 +103,12 @@ class Plan(Shown):
     def rows(self) -> int | None:
         """How many rows to draw, if the meter says so or the prevalence; else None.
 
-        With a prevalence, so many that 999 of 1,000 test sets have enough that count.
+        With a prevalence, so many that 999 of 1,000 test sets have enough that count, of every
+        class.
         """
         if self.prevalence is not None:
-            return rows_for(self.size, self.prevalence)
+            chance = 0.001 / self.question.counted_classes
+            return rows_for(self.size, self.prevalence, chance)
         return None if self.meter is None else self.meter.rows
 
     @property
@@ -131,7 +134,8 @@ class Plan(Shown):
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        return _promised(self, self.question.together(self.budget.steps))
+        together = self.question.together(self.budget.steps)
+        return f"With probability at least {self.confidence}, {together}, {self.question.promised}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -188,6 +192,18 @@ def plan_of(spec: MeterSpec, labels: int | None = None) -> Plan:
     return required_labels(spec) if labels is None else supported_steps(spec, labels)
 
 
+def check_planned(spec: MeterSpec) -> None:
+    """Refuse to make a meter of what can only be planned."""
+    if spec.protocol not in METERS:
+        raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
+    plan = plan_of(spec)
+    if spec.sized and spec.rows is None:
+        needed = f"among them at least {plan.size:,} {plan.unit}"
+        if spec.judged:
+            needed = f"besides its pool: at least {plan.size:,} with a label"
+        raise invalid("rows", None, f"say in meter.toml how many rows a test set has, {needed}")
+
+
 def required_labels(spec: MeterSpec) -> Plan:
     """Return the smallest test set such that it, or any larger one, keeps a meter's promise."""
     return _of_meter(spec, required_size(question_of(spec), Budget.of_meter(spec)))
@@ -201,14 +217,62 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
     return _of_meter(spec.replace(steps=plan.budget.steps), plan)
 
 
-def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
+def reachable_tolerance(spec: MeterSpec, labels: int, *, keep_edges: bool = False) -> Plan:
     """Return the smallest tolerances, in the ratios of spec's, that `labels` labels support.
+
+    A meter with default edges gets those of the tolerance found, unless it is to keep its own.
 
     Raises:
         InvalidInput: They support none, or what the meter asks has its own.
     """
-    plan = least_tolerance(question_of(spec), labels, Budget.of_meter(spec))
-    return _of_meter(spec.with_tolerances(plan.question.tolerances), plan)
+
+    def reached(wish: MeterSpec) -> Plan:
+        plan = least_tolerance(question_of(wish), labels, Budget.of_meter(wish))
+        return _of_meter(wish.with_tolerances(plan.question.tolerances), plan)
+
+    if keep_edges or not isinstance(spec, MeterSpec) or not spec.has_default_edges:
+        return reached(spec)  # which refuses what is no meter
+    return with_default_edges(lambda edges: reached(spec.with_edges(edges)))
+
+
+def follows(spec: MeterSpec) -> bool:
+    """Whether the plan follows the rows delivered: a gap in bands, on plain test sets."""
+    fixed = spec.sized or spec.on_demand or spec.stratified
+    plain = spec.window is None and spec.stages == 1
+    return bool(spec.bands) and spec.asked is None and plain and not fixed
+
+
+@lru_cache(maxsize=256)
+def following(spec: MeterSpec, rows: int) -> MeterSpec:
+    """Return a meter with the tolerance that so many rows carry; edges and answers stay.
+
+    More rows than planned are left to hand-overs between teams that are counted apart, and where
+    a ceiling merges bands, as which answers are told depends on the tolerance there.
+
+    Raises:
+        InvalidInput: So few carry none.
+    """
+    planned = plan_of(spec).labels if follows(spec) else rows
+    if rows == planned or (rows > planned and (spec.teams_apart or spec.merges)):
+        return spec
+    try:
+        found = reachable_tolerance(spec, rows, keep_edges=True).spec
+    except InvalidInput:  # too much work, where rows are many
+        if rows < planned:
+            raise
+        return spec
+    # What is found was rounded up, which may be more than one row more gives.
+    pairs = zip(found.tolerances, spec.tolerances, strict=True)
+    return spec if rows > planned and any(eps > own for eps, own in pairs) else found
+
+
+def with_default_edges(reached: Callable[[tuple[float, ...]], Plan]) -> Plan:
+    """Return the plan with the default edges of the tolerance that `reached` finds with one."""
+    tolerance = reached((0.25,)).question.tolerances[0]
+    found = reached(default_edges(tolerance))
+    if found.question.tolerances[0] > tolerance:  # a running maximum, or memory: each edge costs
+        found = reached(default_edges(tolerance, costly=True))
+    return found
 
 
 def _of_meter(spec: MeterSpec, plan: Plan) -> Plan:
@@ -227,11 +291,8 @@ def promise_of(spec: MeterSpec, number: int = 1) -> str:
     plan = _of_any_size(spec)
     if spec.window is None:
         return plan.promise
-    return _promised(plan, together_with(spec.steps, number))
-
-
-def _promised(plan: Plan, together: str) -> str:
-    return f"With probability at least {plan.confidence}, {together}, {plan.question.promised}"
+    sure = f"With probability at least {confidence(spec, number)}"
+    return f"{sure}, in {windows_together(spec.steps, number)}, {plan.question.promised}"
 
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
@@ -275,6 +336,8 @@ def smallest_size(question: Question, budget: Budget) -> int:
     def excess(size: int) -> float:
         return question.log_failure(budget.steps, size, onwards=True) + nats
 
+    while excess(highest) > 0:  # a bound in closed form may be rounded where numbers are huge
+        _check_size(highest := 2 * highest)
     return smallest(excess, highest)
 
 
@@ -360,6 +423,8 @@ def _checked(question: Question, budget: Budget, size: int) -> Plan:
     """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
     size = question.drawn_size(size)
     failure = question.log_failure(budget.steps, size)
+    if failure + budget.nats > 0:  # a search may end higher for one size than for all from it on
+        failure = question.log_failure(budget.steps, size, onwards=True)
     if failure + budget.nats > 0:
         raise AssertionError(f"the planner missed its own inequality: {question}, {size}")
     return Plan(question, budget, size, budget.tries * math.exp(failure))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from easeml_meter.core.questions.assumptions import PUBLIC_INPUTS, delta_words
+from easeml_meter.core.questions.assumptions import delta_words, inputs_assumption
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
@@ -118,13 +118,17 @@ class Question(ABC):
 
     def around(self, spec: MeterSpec) -> tuple[str, ...]:
         """What the promise of a meter that asks it rests on besides."""
-        public = (PUBLIC_INPUTS,) if spec.inputs == "public" else ()
-        return (*public, delta_words(spec))
+        return (*inputs_assumption(spec), delta_words(spec))
 
     @property
     def unit(self) -> str:
         """What the planned size counts."""
         return "labels"
+
+    @property
+    def counted_classes(self) -> int:
+        """Of how many classes a test set has to hold as many rows as the planned size."""
+        return 1
 
     @property
     def tolerance(self) -> float | None:
@@ -153,6 +157,16 @@ class Question(ABC):
     def together(self, steps: int) -> str:
         """Say which answers share the probability of the promise, as part of a sentence."""
         return "in its one step" if steps == 1 else f"in all {steps:,} steps together"
+
+    @property
+    def promised_points(self) -> float | None:
+        """By how much the truth may be worse than the validation set says, in points, at best."""
+        return None
+
+    @property
+    def headline(self) -> str:
+        """The sentence that will be printed with the best answer; empty: there is none."""
+        return ""
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
         """What else a reader of a plan wants to know; exp(-nats) is the failure it allows."""

@@ -11,9 +11,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from easeml_meter.conditions import Comparison, Difference, Variable
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
+from easeml_meter.core.questions.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
 from easeml_meter.core.questions.question import Question, Words
-from easeml_meter.core.signals import BASELINE, TOO_FAR, Rules, State
+from easeml_meter.core.signals import BASELINE, TOO_FAR, Loss, Rules, State
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import differences
 from easeml_meter.stats.counting import log_geometric
@@ -37,17 +37,14 @@ class DifferenceReading(Question):
         return cls(spec.difference)
 
     def rules(self, spec: MeterSpec) -> Rules:
-        """Return the rule of bands of n - o."""
         return Changes(spec)
 
     @property
     def statistic(self) -> str:
-        """The reading as it is written."""
         return str(self.difference)
 
     @property
     def words(self) -> Words:
-        """A difference is drawn as one."""
         return Words(
             tells="between which edges n - o lies",
             meaning=(
@@ -77,12 +74,10 @@ class DifferenceReading(Question):
 
     @property
     def tolerance(self) -> float:
-        """That of every band."""
         return self.difference.tolerance
 
     @property
     def promised(self) -> str:
-        """What holds of each reading."""
         return (
             "each model's accuracy minus the old model's, as the test set shows it, is within "
             f"{at_most(self.tolerance)} of the true difference. So the true difference lies "
@@ -92,14 +87,12 @@ class DifferenceReading(Question):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """Those of every question, and what this one adds."""
         limit = at_most(float(self.difference.most))
         return (
             *COMMON_ASSUMPTIONS,
             RIGHT_OR_WRONG,
             "the old model was fixed before the session, or is one that was submitted",
-            f"a model that differs from the old one on more than {limit} of the rows is answered "
-            '"too far"',
+            f'a model is "too far" {APART} {limit} of the rows',
         )
 
     def work(self, size: int) -> float:
@@ -107,15 +100,12 @@ class DifferenceReading(Question):
         return 20 * differences.summed_rows(size)
 
     def log_models(self, steps: int) -> float:
-        """Count the consistent histories."""
         return log_geometric(self.consistent, steps)
 
     def log_tail(self, size: int) -> float:
-        """Return the tail of both sides."""
         return differences.log_reading_tail(size, self.tolerance, self.difference.most)
 
     def log_tail_from(self, size: int) -> float:
-        """Return the same for this size and all larger ones."""
         most = self.difference.most
         return differences.log_reading_tail(size, self.tolerance, most, onwards=True)
 
@@ -144,11 +134,10 @@ class Changes(Rules):
     def answer(
         self,
         state: State,
-        validation_loss: float | Fraction,
-        test_loss: float | Fraction,
+        validation_loss: Loss,
+        test_loss: Loss,
         against: Comparison | None = None,
     ) -> int:
-        """Return what is told of a model that is so `against` the old one."""
         if against is None:
             raise AssertionError("a model must be compared with the old one")
         if against.apart(predictions=self.spec.on_demand) > self.difference.most:
@@ -160,18 +149,15 @@ class Changes(Rules):
         return self.answers(state)[-1]
 
     def after(self, state: State, answer: int) -> State:
-        """Return the state once this was told."""
         return replace(state, based=True)
 
     def tolerance(self, answer: int) -> float | None:
-        """Return the tolerance of a reading."""
         return self.difference.tolerance if answer > 0 else None
 
     def range_of(self, answer: int) -> None:
         """Return None: no gap is told."""
 
     def change_of(self, answer: int) -> tuple[float, float] | None:
-        """Return the edges of n - o that an answer tells; None without a reading."""
         if answer < 1:
             return None
         outer = (-1.0, *self.difference.edges, 1.0)
@@ -188,12 +174,8 @@ class Changes(Rules):
         return float(at_least(least, digits=15)), float(at_most(most, digits=15))
 
     def truth(
-        self,
-        validation_loss: Fraction,
-        test_loss: Fraction,
-        against: Comparison | None = None,
+        self, validation_loss: Fraction, test_loss: Fraction, against: Comparison | None = None
     ) -> dict[str, Any]:
-        """Return the band of the difference; nothing, if the old model could not be measured."""
         if against is None:
             return {"band": None}
         told = self.answer(State(based=True), validation_loss, test_loss, against=against)
@@ -201,12 +183,14 @@ class Changes(Rules):
         return {"band": told if told > 0 else None, "change": change}
 
     def sentence(self, signal: Signal, sure: str) -> str:
-        """Say between which edges the true difference lies."""
         if signal.answer == TOO_FAR:
             most = at_least(self.spec.disagreement or 0.0)
+            what = "the two predict different things"
+            if not self.spec.on_demand:
+                what = "exactly one of the two is right"
             return (
-                f"This model differs from that of step {signal.old} on more than {most} of the "
-                "rows; nothing else is reported, and nothing is promised."
+                f"This model is too far from that of step {signal.old}: on more than {most} of the "
+                f"rows {what}; nothing else is reported, and nothing is promised."
             )
         told = self.true_change_of(signal.answer)
         if told is None:

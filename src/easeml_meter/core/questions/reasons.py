@@ -101,7 +101,7 @@ def _knobs(spec: MeterSpec, labels: int) -> Iterator[Knob]:
         except InvalidInput:  # it does not go together with something else
             continue
     try:
-        half = reachable_tolerance(spec, max(1, labels // 2))
+        half = reachable_tolerance(spec, max(1, labels // 2), keep_edges=True)
     except InvalidInput:  # so few cannot be drawn of all strata, or promise nothing
         return
     wider = ", ".join(dict.fromkeys(map(at_most, half.spec.tolerances)))
@@ -119,12 +119,10 @@ def _changes(spec: MeterSpec) -> Iterator[tuple[str, dict[str, Any], str]]:
     if spec.ceiling is None:
         silent = f"no reading for test losses above {_CEILING:g}"
         yield f"ceiling {_CEILING:g}", {"ceiling": _CEILING}, silent
-    edges = default_edges(tolerance)
-    if spec.drawn is None and len(set(spec.tolerances)) == 1 and spec.edges != edges:
-        plain = MeterSpec.uniform(
-            tolerance=tolerance, edges=edges, steps=spec.steps, delta=spec.delta
-        )
-        named = ", ".join(f"{edge:g}" for edge in edges)
+    one = spec.drawn is None and len(set(spec.tolerances)) == 1
+    if one and not spec.has_default_edges:
+        plain = spec.with_edges(default_edges(tolerance))
+        named = ", ".join(f"{edge:g}" for edge in plain.edges)
         yield f"edges {named}", {"bands": plain.bands}, "bands at least two tolerances wide"
     if spec.steps > 1 and not (spec.tenants or spec.reverts):
         half = spec.steps // 2

@@ -54,7 +54,6 @@ class Rolling(InBands):
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Self:
-        """Build it from options."""
         if given.pop("rolling") is not True:
             raise invalid("rolling", False, "true, or leave it out")
         if "window" not in given:
@@ -69,7 +68,6 @@ class Rolling(InBands):
         return given
 
     def meter(self, plan: Plan, given: dict[str, Any]) -> MeterSpec:
-        """Return a meter with this rolling test set."""
         check_tried_once(plan)
         return self.bands.spec().replace(
             steps=plan.budget.steps,
@@ -86,7 +84,6 @@ class Rolling(InBands):
 
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Self | None:
-        """Return the question of a meter with a rolling test set."""
         if spec.window is None:
             return None
         bands = Bands(spec.tolerances[0], spec.signals, spec.edges, spec.drawn)
@@ -94,7 +91,6 @@ class Rolling(InBands):
         return cls(bands, spec.window, spec.submissions, spec.silent_answers, public)
 
     def rules(self, spec: MeterSpec) -> Rules:
-        """Return the rule of bands."""
         return Rules(spec)
 
     def around(self, spec: MeterSpec) -> tuple[str, ...]:
@@ -103,23 +99,19 @@ class Rolling(InBands):
 
     @property
     def statistic(self) -> str:
-        """The gap on the window of each step."""
         last = "last batch" if self.window == 1 else f"last {self.window:,} batches"
         return f"the gap between validation loss and the loss on the {last}"
 
     @property
     def unit(self) -> str:
-        """What is delivered with each step."""
         return "labels a batch"
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The bands, and what a model that may fail is answered instead."""
         return (*self.bands.answers, *(["no reading"] if self.silent else []))
 
     @property
     def promised(self) -> str:
-        """What holds of each reading; if the world drifts, of the window's average."""
         return (
             f"each model's loss on its window is within {at_most(self.tolerance)} of its "
             "true loss, averaged over the window."
@@ -143,10 +135,9 @@ class Rolling(InBands):
 
     def together(self, steps: int) -> str:
         """Say that further windows are not among them."""
-        return together_with(steps, 1)
+        return f"in {windows_together(steps, 1)}"
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
-        """What is needed before the first answer."""
         batches = "1 batch" if self.window == 1 else f"{self.window:,} batches"
         return (f"the first step needs {batches}, {size * self.window:,} labels",)
 
@@ -175,15 +166,11 @@ class Rolling(InBands):
         return math.ceil(labels / self.window) + 1
 
 
-def sharing_delta(steps: int, number: int) -> tuple[int, int]:
-    """Return the first and the last window that share one delta with this one."""
-    before = (number - 1) // steps * steps
-    return before + 1, before + steps
+def windows_together(steps: int, number: int) -> str:
+    """Name this window, those that share its delta, and all before them.
 
-
-def together_with(steps: int, number: int) -> str:
-    """Say which windows share the probability of a promise with this one."""
-    first, last = sharing_delta(steps, number)
-    if first == 1:
-        return "in the first window" if steps == 1 else f"in the first {steps:,} windows together"
-    return f"in window {first:,}" if steps == 1 else f"in windows {first:,} to {last:,} together"
+    Nothing smaller is proved of the later ones alone: once a promise was broken, more models are
+    possible than were counted.
+    """
+    last = -(-number // steps) * steps
+    return "the first window" if last == 1 else f"the first {last:,} windows together"

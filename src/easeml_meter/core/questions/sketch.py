@@ -53,7 +53,6 @@ class _Tails:
     def failure(
         self, spec: MeterSpec, counts: Sequence[float], budget: float
     ) -> NDArray[np.float64]:
-        """Return the logarithm of the failure probability at each size."""
         terms: list[NDArray[np.float64]] = []
         for count, tolerance in zip(counts, spec.tolerances, strict=False):
             if tolerance not in self._known:

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from easeml_meter.core.signals import NO_READING
-from easeml_meter.lab.simulation.players import Player, told
-from easeml_meter.lab.simulation.questions import QUANTILES
+from easeml_meter.lab.simulation.players import QUANTILES, Player, told
 from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
 from easeml_meter.spec import MeterSpec
 
@@ -148,7 +147,6 @@ class Blocks:
     """
 
     def __init__(self, player: Player, blocks: int) -> None:
-        """Cut every test set into so many blocks."""
         self.player, self.blocks, self.done = player, blocks, 0
         world, spec = player.world, player.desk.spec
         self.silent = world.grades > 1 and spec.ceiling is None

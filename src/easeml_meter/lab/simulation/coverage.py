@@ -1,4 +1,7 @@
-"""How often the promise fails: many seeded sessions, an exact interval, a verdict."""
+"""How often the promise fails: many seeded sessions, an exact interval, a verdict.
+
+And how many labels an attack makes necessary: how far the plan is from it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,18 @@ from typing import Any
 import numpy as np
 
 from easeml_meter.core.questions.planning import plan_of
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.developers import Developer
-from easeml_meter.lab.simulation.opponents import Opponent, opponent_named, opponent_of
+from easeml_meter.lab.simulation.opponents import (
+    Opponent,
+    opponent_named,
+    opponent_of,
+    opponents_of,
+)
 from easeml_meter.lab.simulation.worlds import Flags, World, world_of
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.intervals import clopper_pearson
 
 CHUNK = 250
 """Sessions are played in chunks of this size, or smaller ones if they are long."""
@@ -226,7 +235,6 @@ def workers(jobs: int) -> Iterator[Executor | None]:
 def _play(
     experiment: Experiment, numbers: Sequence[int], pool: Executor | None
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield chunks as they get ready."""
     if pool is None:
         for number in numbers:
             yield number, experiment.chunk(number)
@@ -248,8 +256,6 @@ def _ready(
 
 
 class _Record:
-    """Finished chunks, in memory and in a file."""
-
     def __init__(self, experiment: Experiment, path: Path | None) -> None:
         self.path, self.about = path, json.loads(json.dumps(experiment.fingerprint()))
         self.chunks: dict[int, tuple[int, ...]] = {}
@@ -271,7 +277,6 @@ class _Record:
                 raise invalid("resume", str(path), f"it belongs to another experiment ({name})")
 
     def add(self, number: int, failed: tuple[int, ...]) -> None:
-        """Enter a finished chunk."""
         self.chunks[number] = failed
         self._write()
 
@@ -288,19 +293,6 @@ class _Record:
             raise invalid("resume", str(self.path), f"cannot be written: {reason}") from None
 
 
-def clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
-    """Return the exact interval of a probability; each side misses with probability `error`."""
-    try:
-        from scipy.special import betaincinv
-    except ImportError as failure:
-        message = 'the lab needs the extra "lab": pip install "easeml-meter[lab]"'
-        raise MeterError(message) from failure
-    rest = trials - successes
-    lower = float(betaincinv(successes, rest + 1, error)) if successes else 0.0
-    upper = float(betaincinv(successes + 1, rest, 1 - error)) if rest else 1.0
-    return lower, upper
-
-
 def processors() -> int:
     """Return the number of processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -310,3 +302,85 @@ def check_whole(field: str, value: object, *, at_least: int) -> None:
     """Refuse anything but whole numbers of a sensible size."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
         raise invalid(field, value, f"it must be a whole number, {at_least} or more")
+
+
+PRECISION = 0.02
+"""The search stops when the two sizes around the limit differ by this share."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The two sizes of a test set between which the best attack falls below delta."""
+
+    spec: MeterSpec
+    planned: int
+    too_few: Coverage | None
+    """The best attack at the largest size at which it was seen above delta, if any."""
+    enough: Coverage
+    """The best attack at the smallest size at which it was not."""
+    runs: int
+
+    @property
+    def labels(self) -> int:
+        """The smallest size found at which the best attack stays below delta."""
+        return self.enough.experiment.labels
+
+    @property
+    def ratio(self) -> float:
+        """How many times more labels are planned than this attack makes necessary."""
+        return self.planned / self.labels
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data for programs."""
+        return {
+            "planned": self.planned,
+            "limit": self.labels,
+            "ratio": self.ratio,
+            "too_few": None if self.too_few is None else self.too_few.to_json(),
+            "enough": self.enough.to_json(),
+        }
+
+
+def find_limit(
+    spec: MeterSpec,
+    developers: Sequence[str] = (),
+    *,
+    runs: int = 2000,
+    seed: int = 7,
+    pool: Executor | None = None,
+    world: str | None = None,
+    advance: Callable[[str], Advance] = lambda _: lambda _: None,
+) -> Limit:
+    """Find, by bisection on a logarithmic scale, where the best of these attacks falls below delta.
+
+    Without developers, those who play against its question and break no assumption of this meter.
+    """
+    names = list(developers) or opponents_of(spec)
+    planned = plan_of(spec).size
+
+    def best(labels: int) -> Coverage:
+        found = []
+        for name in names:
+            setting = experiment(spec, name, labels=labels, seed=seed, world=world)
+            bar = advance(f"{labels:,} labels, {name}")
+            found.append(coverage(setting, runs, pool=pool, advance=bar))
+        top = max(found, key=lambda each: each.failures)
+        if top.rate > spec.session_delta:  # who is far behind here will not come first later
+            rivals = [each for each in found if 4 * each.failures >= top.failures]
+            names[:] = [each.experiment.developer for each in rivals]
+        return top
+
+    low, high = None, best(planned)
+    while high.rate > spec.session_delta:  # an assumption is broken, and the plan too small
+        low, high = high, best(2 * high.experiment.labels)
+    while low is None and high.experiment.labels > 1:
+        attack = best(high.experiment.labels // 2)
+        low, high = (attack, high) if attack.rate > spec.session_delta else (None, attack)
+    while low is not None:
+        below, above = low.experiment.labels, high.experiment.labels
+        middle = round(math.sqrt(below * above))
+        if above <= below * (1 + PRECISION) or not below < middle < above:
+            break
+        attack = best(middle)
+        low, high = (attack, high) if attack.rate > spec.session_delta else (low, attack)
+    return Limit(spec, planned, low, high, runs)

@@ -106,10 +106,6 @@ class Developer:
         return first
 
 
-def _memory(spec: MeterSpec) -> int:
-    return 2 if spec.memory is None else spec.memory
-
-
 _ALL = (
     Developer("independent", "fresh models, answers ignored", independent, adaptive=False),
     Developer("climber", "honest hill-climbing on a validation set of its own", climber),
@@ -138,7 +134,7 @@ _ALL = (
     Developer(
         "forgetful",
         "as threshold, but starts over after as many answers as it can remember",
-        voter(evidence, _memory),
+        voter(evidence, lambda spec: 2 if spec.memory is None else spec.memory),
         forgets=True,
     ),
     Developer(

@@ -209,7 +209,6 @@ class _Game:
 
     @cached_property
     def probes(self) -> int:
-        """How many probes there are."""
         account, probes = self.start, 0
         while self._goes_on(account):
             usual = self.ledger.rules.answers(account.state)[0]
@@ -217,12 +216,10 @@ class _Game:
         return max(1, probes)
 
     def _goes_on(self, account: Account) -> bool:
-        """Whether one more probe leaves enough for the last model."""
         return self.ledger.steps_left(account) > 1 and self.ledger.may_submit(account)
 
     @cached_property
     def block(self) -> int:
-        """The rows that a probe guesses."""
         smallest, largest = self.asked.most
         whole = math.floor(self.labels * largest) // self.probes
         return max(0, min(whole, math.floor(self.labels * smallest)))

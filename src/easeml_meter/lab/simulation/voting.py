@@ -32,7 +32,7 @@ from easeml_meter.scoring.validation import strata_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
 from easeml_meter.stats.scores import rows_for
-from easeml_meter.tables.strata import Strata
+from easeml_meter.tables.groups import Strata
 
 Codes = NDArray[np.int64]
 _HARD_POSITIVES = ("recall", "f1", "auc", "roc")

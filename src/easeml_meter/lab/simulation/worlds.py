@@ -140,7 +140,6 @@ class Cells:
     """
 
     def __init__(self, world: World, labels: int, sessions: int, rng: Generator) -> None:
-        """Start with one cell."""
         self.world, self.labels, self.rng = world, labels, rng
         self.counts: Integers = np.full((sessions, 1, 1), labels, dtype=np.int64)
         self.chances: Floats = np.ones((sessions, 1, 1))

@@ -6,6 +6,7 @@ touches the disk.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from easeml_meter.server.limits import streamed
 from easeml_meter.server.settings import Settings
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
+from easeml_meter.tables.opening import PACKED
+from easeml_meter.tables.source import of_memory
 
 FORM = "multipart/form-data"
 FILE = "file"
@@ -44,11 +47,7 @@ class Field(NamedTuple):
 
 
 async def submission_of(request: Request, settings: Settings) -> bytes:
-    """Read the form of a submission; return the archive of its files.
-
-    Raises:
-        InvalidInput: it is a form of something else, or none.
-    """
+    """Read the form of a submission; return the archive of its files."""
     if not _is_form(request):
         kind = request.headers.get("content-type", "no type")[:80]
         raise invalid("body", kind, f"a form ({FORM}) with {_SUBMISSION} needed")
@@ -58,11 +57,7 @@ async def submission_of(request: Request, settings: Settings) -> bytes:
 
 
 async def file_of(request: Request, settings: Settings) -> tuple[bytes, str]:
-    """Read a file, as the whole body or the one field of a form; return it, and its name if known.
-
-    Raises:
-        InvalidInput: it is a form of something else.
-    """
+    """Read a file, as the whole body or the one field of a form; return it, and its name."""
     if not _is_form(request):
         return await body_of(request, settings), ""
     stream, largest = streamed(request, settings.largest_body), settings.largest_body
@@ -84,11 +79,9 @@ class _Parser(MultiPartParser):
     whole = False
 
     def on_end(self) -> None:
-        """Note that it came."""
         self.whole = True
 
     async def to_its_end(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-        """Read all of a form."""
         async for piece in stream:
             yield piece
         if not self.whole:
@@ -98,11 +91,7 @@ class _Parser(MultiPartParser):
 async def read_form(
     headers: Headers, stream: AsyncGenerator[bytes, None], largest: int, most: int, wanted: str
 ) -> list[Field]:
-    """Return the fields of a form of at most so many bytes, files and other fields.
-
-    Raises:
-        InvalidInput: it is none; `wanted` says what it should hold.
-    """
+    """Return the fields of a form of at most so many bytes, files and other fields."""
     parser = _Parser(
         headers, stream, max_files=most, max_fields=most + 1, max_part_size=_LONGEST_TEXT
     )
@@ -169,9 +158,10 @@ def _name_in_archive(field: Field) -> str:
         return "model.onnx"
     if field.name == "files":
         return f"files/{field.filename}"
-    # What follows the first dot of the file's name says its format.
-    _, dot, ending = field.filename.partition(".")
-    return f"{field.name}{dot}{ending.rpartition('.')[2]}"
+    # What follows the last dot of the file's name says its format, or how it is packed.
+    name, packed = os.path.splitext(field.filename)
+    format_ = os.path.splitext(name)[1] if packed in PACKED or of_memory(field.filename) else ""
+    return f"{field.name}{format_}{packed}"
 
 
 def _refused(reason: str, wanted: str) -> InvalidInput:

@@ -160,7 +160,7 @@ def list_requested(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Li
 @handing_over.post(
     "/meters/{meter}/handovers",
     operation_id="request_handover",
-    responses=answers(404, 409),
+    responses=answers(404, 409, 413),
 )
 def handover(actor: ActorHere, space: WorkspaceHere, given: HandoverAsked) -> HandoverShown:
     """Return what a hand-over would do to the budget; with `confirm`, request it.
@@ -207,6 +207,8 @@ class AuditShown(BaseModel):
 
     sound: bool
     problems: list[str]
+    restored: list[str]
+    """When the books came from a backup; they are sound all the same."""
     items: list[Link]
     next: str | None
 
@@ -220,8 +222,9 @@ def audit(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> AuditShown:
     found = verify(actor, space)
     shown = paged(found.links, page, key=lambda link: f"{link.number:09}", show=_link_shown)
     return AuditShown(
-        sound=not found.problems,
+        sound=found.sound,
         problems=list(found.problems),
+        restored=list(found.restored),
         items=shown.items,
         next=shown.next,
     )

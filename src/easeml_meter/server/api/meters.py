@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
+from easeml_meter.core.history import promised_of
 from easeml_meter.core.questions.asking import plan_question
+from easeml_meter.core.questions.labels import from_tables
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import invalid
 from easeml_meter.server.api.common import ApiRoute, Given, Line, Listed, PageHere, paged
 from easeml_meter.server.auth import ActorHere, CallerHere, SiteActorHere, SiteHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.limits import PlanCounted
+from easeml_meter.server.limits import PlanCounted, planned
 from easeml_meter.service import meters
 from easeml_meter.service.actor import permit
 from easeml_meter.service.meters import MeterSummary
-from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.strata import check_new_strata
 from easeml_meter.stats.planning import MAX_LABELS
 
@@ -89,7 +90,7 @@ def list_meters(
 def create_meter(site: SiteHere, actor: SiteActorHere, given: NewMeter) -> MeterShown:
     """Make a meter, and ask for its first test set (admins)."""
     permit(actor, meters.create_meter)  # before anything is read from the settings
-    spec = MeterSpec.from_mapping(given.settings)
+    spec = from_tables(given.settings)
     made = meters.create_meter(actor, site, spec, given.name, given.id)
     return _shown(meters.show_meter(actor, site.space(made.id)))
 
@@ -113,7 +114,7 @@ def _shown(found: MeterSummary) -> MeterShown:
         name=found.meter.name,
         created_at=found.meter.created_at,
         settings=found.meter.settings,
-        promise=found.plan.promise,
+        promise=promised_of(found.spec, found.current),
         assumptions=list(found.plan.assumptions),
         labels=found.plan.labels,
         generation=found.current.number,
@@ -125,7 +126,7 @@ def _shown(found: MeterSummary) -> MeterShown:
 
 
 @planning.post("/plans", operation_id="plan_meter", responses=answers(only=(413, 422, 429)))
-def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
+async def plan(_: PlanCounted, request: Request, given: PlanAsked) -> dict[str, Any]:
     """Return how many labels a meter needs; with `labels`, whether those are enough.
 
     `question` in place of `settings` plans another question: its keys are the options of
@@ -133,9 +134,13 @@ def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
     """
     if (given.settings is None) == (given.question is None):
         raise invalid("plan", "settings and question", "give one of them")
+    return await planned(request, _plan, given)
+
+
+def _plan(given: PlanAsked) -> dict[str, Any]:
     if given.question is not None:
         return plan_question(**{"labels": given.labels, **given.question}).to_dict()
-    spec = MeterSpec.from_mapping(given.settings or {})
+    spec = from_tables(given.settings or {})
     check_new_strata(spec)
     found = plan_of(spec).to_dict()
     if given.labels is not None:

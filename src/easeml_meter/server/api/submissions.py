@@ -79,6 +79,10 @@ Once = Annotated[
         "repeat that answer at no cost, without looking at the files."
     ),
 ]
+Baseline = Annotated[
+    bool,
+    Query(description="The models after it are compared with it: needed once for each test set."),
+]
 NoteText = Annotated[
     str,
     Query(
@@ -128,6 +132,7 @@ class SubmissionAsked(BaseModel):
 
     model: Model
     once: Once = False
+    baseline: Baseline = False
     note: NoteText = ""
     link: NoteLink = ""
     wait: Wait = 0
@@ -245,6 +250,7 @@ async def submit(request: Request, given: AskedHere) -> Response:
         body,
         matching=asked.matching,
         once=asked.once,
+        baseline=asked.baseline,
         note=asked.note,
         link=asked.link,
         seen=Seen(asked.test_set, asked.validation_set),
@@ -390,7 +396,6 @@ async def _events(
 @router.delete(
     "/meters/{meter}/submissions/{submission}", status_code=204, responses=answers(404, 409)
 )
-def cancel_submission(actor: TenantActorHere, space: WorkspaceHere, submission: Id) -> Response:
+def cancel_submission(actor: TenantActorHere, space: WorkspaceHere, submission: Id) -> None:
     """Withdraw a submission before a worker starts it; this costs nothing."""
     queue.cancel(actor, space, submission)
-    return Response(status_code=204)

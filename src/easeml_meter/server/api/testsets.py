@@ -99,6 +99,8 @@ class NewTestSet(Given):
     """Ids that earlier sets have with other inputs are other examples."""
     accept_shared: bool = False
     """Rows with the inputs of earlier sets were drawn independently."""
+    accept_fewer: bool = False
+    """There are no more rows, and their weaker promise will do."""
 
 
 class ColumnShown(BaseModel):
@@ -263,10 +265,9 @@ def describe_request(
 @requesting.delete(
     "/meters/{meter}/requests/{number}/parts/{part}", status_code=204, responses=answers(404, 409)
 )
-def withdraw_part(actor: ActorHere, space: WorkspaceHere, number: Number, part: Number) -> Response:
+def withdraw_part(actor: ActorHere, space: WorkspaceHere, number: Number, part: Number) -> None:
     """Take back labels that turned out wrong, before the test set begins (labelers)."""
     parts.withdraw_part(actor, space, number, part)
-    return Response(status_code=204)
 
 
 @requesting.get("/meters/{meter}/wanted", responses=answers(404))
@@ -338,7 +339,8 @@ async def add_test_set(
     that makes them enough.
     """
     permit(actor, finish_upload)  # before it waits for others
-    decisions = LabelerDecisions(given.ids_renumbered, given.accept_shared)
+    decided = given.ids_renumbered, given.accept_shared, given.accept_fewer
+    decisions = LabelerDecisions(*decided)
     finish = partial(finish_upload, actor, inbox, given.upload, decisions, part=given.part)
     return _added(await request.app.state.labeling(finish))
 
@@ -362,6 +364,9 @@ async def add_test_set_file(  # noqa: PLR0917
         bool,
         Query(description="Rows with the inputs of earlier sets were drawn independently."),
     ] = False,
+    accept_fewer: Annotated[
+        bool, Query(description="There are no more rows, and their weaker promise will do.")
+    ] = False,
 ) -> TestSetAdded:
     """Take in a sealed file that is sent with this request (labelers).
 
@@ -370,7 +375,7 @@ async def add_test_set_file(  # noqa: PLR0917
     """
     permit(actor, take_in_whole)  # before a body is read that may be large
     content, _ = await file_of(request, request.app.state.settings)
-    decisions = LabelerDecisions(ids_renumbered, accept_shared)
+    decisions = LabelerDecisions(ids_renumbered, accept_shared, accept_fewer)
     take_in = partial(take_in_whole, actor, inbox, content, decisions, part=part)
     return _added(await request.app.state.labeling(take_in))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
@@ -96,7 +96,6 @@ async def send_piece(
 
 
 @router.delete("/meters/{meter}/uploads/{upload}", status_code=204, responses=answers(404))
-def cancel_upload(inbox: InboxHere, actor: ActorHere, upload: Id) -> Response:
+def cancel_upload(inbox: InboxHere, actor: ActorHere, upload: Id) -> None:
     """Forget an upload."""
     uploads.cancel_upload(actor, inbox, upload)
-    return Response(status_code=204)

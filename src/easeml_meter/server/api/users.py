@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Request
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field, StringConstraints
 
@@ -145,13 +145,12 @@ def invite(site: SiteHere, actor: SiteActorHere, user: UserHere) -> InvitationMa
     status_code=204,
     responses=answers(404, 409),
 )
-def disconnect(site: SiteHere, actor: SiteActorHere, user: UserHere) -> Response:
+def disconnect(site: SiteHere, actor: SiteActorHere, user: UserHere) -> None:
     """Disconnect an account from whoever signs in to it by the OpenID provider (admins).
 
     It revokes the account's tokens. The password stays.
     """
     identities.disconnect(actor, site, user)
-    return Response(status_code=204)
 
 
 SeatRole = Literal["developer", "labeler", "runner"]
@@ -212,10 +211,9 @@ def remove_member(
     user: UserHere,
     role: SeatRole,
     tenant: Annotated[int, Path(ge=0, le=1_000_000)],
-) -> Response:
+) -> None:
     """Take a seat away (admins). Tenant 0 stands for roles without one."""
     seats.remove_seat(actor, space, user, Role(role), tenant)
-    return Response(status_code=204)
 
 
 Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
@@ -298,10 +296,9 @@ async def login(
 
 
 @router.post("/logout", operation_id="log_out", status_code=204, responses=answers())
-def logout(site: SiteHere, caller: CallerHere) -> Response:
+def logout(site: SiteHere, caller: CallerHere) -> None:
     """Revoke the token that this is asked with."""
     tokens.log_out(caller.at_site(), site, caller)
-    return Response(status_code=204)
 
 
 @router.get("/me", operation_id="show_me", responses=answers())
@@ -331,7 +328,7 @@ def list_tokens(site: SiteHere, actor: SiteActorHere, page: PageHere) -> Listed[
     "/tokens",
     operation_id="make_token",
     status_code=201,
-    responses=answers(413),
+    responses=answers(409, 413),
 )
 def new_token(site: SiteHere, actor: SiteActorHere, given: NewToken) -> TokenMade:
     """Make a token; its secret is in this answer only."""
@@ -340,10 +337,9 @@ def new_token(site: SiteHere, actor: SiteActorHere, given: NewToken) -> TokenMad
 
 
 @router.delete("/tokens/{token}", status_code=204, responses=answers(404))
-def revoke_token(site: SiteHere, actor: SiteActorHere, token: Id) -> Response:
+def revoke_token(site: SiteHere, actor: SiteActorHere, token: Id) -> None:
     """Revoke one of one's own tokens (admins: anyone's)."""
     tokens.revoke_token(actor, site, token)
-    return Response(status_code=204)
 
 
 def _token_shown(token: Token) -> TokenShown:

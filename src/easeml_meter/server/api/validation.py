@@ -24,6 +24,7 @@ from easeml_meter.server.errors import answers
 from easeml_meter.server.parameters import Number, one_line
 from easeml_meter.service import validation
 from easeml_meter.service.actor import permit
+from easeml_meter.tables.opening import PACKED
 from easeml_meter.tables.source import Held
 
 router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
@@ -110,7 +111,9 @@ async def set_validation(  # noqa: PLR0917
 
 
 def _suffix_of(name: str) -> str:
-    ending = name.rpartition(".")[2] if "." in name else "parquet"
+    stem, _, ending = name.rpartition(".") if "." in name else ("", "", "parquet")
+    if f".{ending}" in PACKED:
+        return f"{_suffix_of(stem)}.{ending}"
     if ending not in get_args(Suffix):
         allowed = f"a file that ends with one of {', '.join(get_args(Suffix))}, or suffix"
         raise invalid("file", name[:80], allowed)

@@ -18,7 +18,6 @@ from starlette.types import Scope
 from easeml_meter.errors import MeterError
 from easeml_meter.server.errors import Problem, error_response
 from easeml_meter.server.web.admin import router as admin
-from easeml_meter.server.web.badges import router as badges
 from easeml_meter.server.web.documentation import router as documentation
 from easeml_meter.server.web.drafts import router as drafts
 from easeml_meter.server.web.history import router as history
@@ -39,7 +38,6 @@ ROUTERS = [
     history,
     following,
     submitting,
-    badges,
     labeling,
     stories,
     planner,

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -28,53 +26,10 @@ from easeml_meter.server.web.pages import MaybeCaller, render
 
 router = APIRouter(include_in_schema=False)
 
+Shown = dict[str, Any]
+"""What the template shows of an operation or an object."""
 _EXPLAINED_ONCE = ("meter",)
 """Parameters of many operations: the page has a sentence about each at its top."""
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of an operation."""
-
-    name: str
-    place: str
-    required: bool
-    text: str
-
-
-@dataclass(frozen=True)
-class Operation:
-    """An operation, as the page shows it."""
-
-    name: str
-    method: str
-    path: str
-    paragraphs: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
-    bodies: tuple[Markup, ...]
-    answers: tuple[tuple[str, tuple[Markup, ...]], ...]
-    """Statuses, and what comes with them; nothing: an empty answer."""
-
-
-@dataclass(frozen=True)
-class OperationGroup:
-    """Operations about the same thing."""
-
-    name: str
-    text: str
-    operations: tuple[Operation, ...]
-
-
-@dataclass(frozen=True)
-class ObjectShape:
-    """An object that operations take or return."""
-
-    name: str
-    text: str
-    fields: tuple[tuple[str, Markup, str], ...]
-    """Name, type and description."""
-    one_of: Markup
-    """The values of an enumeration; else empty."""
 
 
 @router.get("/docs")
@@ -101,67 +56,59 @@ def documentation(request: Request, caller: MaybeCaller) -> Response:
     return page
 
 
-def _read(app: FastAPI) -> tuple[tuple[OperationGroup, ...], tuple[ObjectShape, ...]]:
+def _read(app: FastAPI) -> tuple[list[Shown], list[Shown]]:
     """Read the document; once, as it does not change while the server runs."""
     if not hasattr(app.state, "documentation"):
         document = app.openapi()
-        found: dict[str, list[Operation]] = {}
+        found: dict[str, list[Shown]] = {}
         for method, path, operation in operations(document):
             found.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
-        app.state.documentation = (
-            tuple(
-                OperationGroup(tag["name"], tag["description"], tuple(found[tag["name"]]))
-                for tag in TAGS
-                if tag["name"] in found
-            ),
-            tuple(
-                _described(name, schema)
-                for name, schema in sorted(document["components"]["schemas"].items())
-                if not name.startswith(PAGE)
-            ),
-        )
-    read: tuple[tuple[OperationGroup, ...], tuple[ObjectShape, ...]] = app.state.documentation
+        groups = [
+            {"name": tag["name"], "text": tag["description"], "operations": found[tag["name"]]}
+            for tag in TAGS
+            if tag["name"] in found
+        ]
+        schemas = sorted(document["components"]["schemas"].items())
+        objects = [_described(*each) for each in schemas if not each[0].startswith(PAGE)]
+        app.state.documentation = (groups, objects)
+    read: tuple[list[Shown], list[Shown]] = app.state.documentation
     return read
 
 
-def _operation(method: str, path: str, described: dict[str, Any]) -> Operation:
-    return Operation(
-        name=described["operationId"],
-        method=method.upper(),
-        path=path.removeprefix(PREFIX),
-        paragraphs=tuple(described["description"].strip().split("\n\n")),
-        parameters=tuple(_parameters(described)),
-        bodies=_carried(described.get("requestBody", {})),
-        answers=tuple(
+def _operation(method: str, path: str, described: Shown) -> Shown:
+    known = (
+        each for each in described.get("parameters", ()) if each["name"] not in _EXPLAINED_ONCE
+    )
+    return {
+        "name": described["operationId"],
+        "method": method.upper(),
+        "path": path.removeprefix(PREFIX),
+        "paragraphs": described["description"].strip().split("\n\n"),
+        "parameters": list(known),
+        "bodies": _carried(described.get("requestBody", {})),
+        # Statuses, and what comes with them; nothing: an empty answer.
+        "answers": [
             (code, _carried(answer))
             for code, answer in described["responses"].items()
             if code < "400"
-        ),
-    )
+        ],
+    }
 
 
-def _parameters(described: dict[str, Any]) -> Iterator[Parameter]:
-    for each in described.get("parameters", ()):
-        if each["name"] not in _EXPLAINED_ONCE:
-            yield Parameter(
-                each["name"], each["in"], each.get("required", False), each.get("description", "")
-            )
-
-
-def _carried(described: dict[str, Any]) -> tuple[Markup, ...]:
+def _carried(described: Shown) -> tuple[Markup, ...]:
     """Describe what a request or an answer carries, in each form that it may have."""
     content = described.get("content", {})
     return tuple(_marked(content_words(media, each, _link)) for media, each in content.items())
 
 
-def _described(name: str, schema: dict[str, Any]) -> ObjectShape:
-    fields = field_rows(schema, _link)
-    return ObjectShape(
-        name=name,
-        text=schema.get("description", "").strip(),
-        fields=tuple((field, _marked(words), text) for field, words, text in fields),
-        one_of=_marked(type_words(schema, _link)) if "enum" in schema else Markup(),
-    )
+def _described(name: str, schema: Shown) -> Shown:
+    return {
+        "name": name,
+        "text": schema.get("description", "").strip(),
+        "fields": [(field, _marked(kind), text) for field, kind, text in field_rows(schema, _link)],
+        # The values of an enumeration.
+        "one_of": _marked(type_words(schema, _link)) if "enum" in schema else "",
+    }
 
 
 def _link(name: str) -> str:

@@ -12,21 +12,23 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
+from easeml_meter.core.questions.labels import from_tables
 from easeml_meter.core.questions.planning import Plan, labels_needed, plan_of
 from easeml_meter.corpus import KINDS, WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.bands import bands_svg
-from easeml_meter.report.words import sure_words
 from easeml_meter.server.limits import PlannerCounted
 from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
+from easeml_meter.server.web.planner import DEFAULTS as PLANNED
 from easeml_meter.server.web.planner import (
-    MOST_STEPS,
     BandFields,
-    optional,
-    read,
+    beside,
+    optional_share,
+    optional_whole,
+    plan_asked,
     read_delta,
     read_steps,
-    several,
+    read_tenants,
 )
 from easeml_meter.service import meters
 from easeml_meter.service.actor import permit
@@ -41,14 +43,16 @@ _MORE = "meter.toml takes more"
 DEFAULTS = {
     "name": "",
     "asks": GAP,
-    "steps": "10",
-    "confidence": "0.95",
-    "tolerance": "0.05",
+    "labels": PLANNED["labels"],
+    "steps": PLANNED["steps"],
+    "confidence": PLANNED["confidence"],
+    "validation": "",
+    "tolerance": "",
     "edges": "",
     "signals": "",
     "protocol": str(METERS[0]),
     "gap": str(Gap.ABSOLUTE),
-    "condition": "",
+    "condition": "n > 0.8 +/- 0.02",
     "passes": "",
     "disagreement": "",
     "on_demand": "",
@@ -56,7 +60,7 @@ DEFAULTS = {
     "other_loss": "",
     "metric": "",
     "classes": "",
-    "inputs": "public",
+    "inputs": "hidden",
     "models": "",
     "ceiling": "",
     "drawn": "",
@@ -126,11 +130,7 @@ class MeterDraft:
 
     @property
     def spec(self) -> MeterSpec:
-        """The meter that was described.
-
-        Raises:
-            InvalidInput: a field does not hold what it should, or they do not fit together.
-        """
+        """The meter that was described."""
         asked = self.fields
         steps, delta = read_steps(asked, _MORE), read_delta(asked)
         loss = self._loss
@@ -144,7 +144,7 @@ class MeterDraft:
             "classes": () if loss.startswith(_WITHOUT_CLASSES) else classes_of(asked["classes"]),
             "inputs": asked["inputs"],
             "models": self._models,
-            "tenants": several(asked, "tenants", int, "the steps of each, such as 5,5"),
+            "tenants": read_tenants(asked),
             "handover": bool(asked["handover"]),
             "clusters": bool(asked["clusters"]),
         }
@@ -154,7 +154,6 @@ class MeterDraft:
 
     @property
     def _loss(self) -> str:
-        """The loss as meter.toml names it."""
         asked = self.fields
         if asked["loss"] == OTHER:
             return asked["other_loss"]
@@ -170,19 +169,31 @@ class MeterDraft:
         return _MODELS[given]
 
     def _gap(self, shared: dict[str, Any]) -> MeterSpec:
-        asked = self.fields
-        return MeterSpec.uniform(
-            **BandFields.read(asked, "bands", _MORE).settings,
+        asked, alone = self.fields, not self.fields["tolerance"]
+        wish = {**asked, "tolerance": "0.1"} if alone else asked  # labels alone give the scale
+        spec = MeterSpec.uniform(
+            **BandFields.read(wish, "bands", _MORE).settings,
             protocol=asked["protocol"],
             gap=asked["gap"],
-            ceiling=optional(asked, "ceiling", float, "a loss"),
-            drawn=optional(asked, "drawn", float, "how far apart drawn edges are"),
-            window=optional(asked, "window", int, "a whole number of batches"),
-            submissions=optional(asked, "submissions", int, "a whole number") or 1,
-            top_up=optional(asked, "top_up", int, "a whole number of answers"),
+            ceiling=optional_share(asked, "ceiling"),
+            drawn=optional_share(asked, "drawn"),
+            window=optional_whole(asked, "window"),
+            submissions=optional_whole(asked, "submissions") or 1,
+            top_up=optional_whole(asked, "top_up"),
             **self._of_the_loss,
             **shared,
         )
+        labels = optional_whole(asked, "labels") if spec.window is None else None
+        if labels is None:
+            if alone:
+                raise invalid("tolerance", "", "give one, or labels if the test set does not roll")
+            return spec
+        if alone:
+            return plan_asked(spec, labels, asked).spec
+        if (needed := plan_of(spec).labels) > labels:
+            allowed = f"too few: {needed:,} needed; without a tolerance, it is what they allow"
+            raise invalid("labels", labels, allowed)
+        return spec
 
     @property
     def _of_the_loss(self) -> dict[str, Any]:
@@ -190,28 +201,30 @@ class MeterDraft:
         asked = self.fields
         found: dict[str, Any] = {}
         if self._loss == "0-1":
-            found["judge_error"] = optional(asked, "judge_error", float, "a share of the labels")
-            found["pool"] = optional(asked, "pool", int, "a whole number of rows")
+            found["judge_error"] = optional_share(asked, "judge_error")
+            found["pool"] = optional_whole(asked, "pool")
             if found["judge_error"] is None:
                 return found
         elif Corpus.parse(self._loss) is None:
             return found
         else:
-            found["floor"] = optional(asked, "floor", float, "a score")
-        found["rows"] = optional(asked, "rows", int, "a whole number")
-        found["tries"] = optional(asked, "tries", int, "a whole number") or 1
+            found["floor"] = optional_share(asked, "floor")
+        found["rows"] = optional_whole(asked, "rows")
+        found["tries"] = optional_whole(asked, "tries") or 1
         return found
 
     def _condition(self, shared: dict[str, Any]) -> MeterSpec:
         asked = self.fields
         ladder = asked["asks"] == _LADDER
-        tolerance = read(asked, "tolerance", float, "one number") if ladder else None
+        if not (ladder or asked["condition"]):
+            raise invalid("condition", "", "give one, such as n > 0.8 +/- 0.02")
+        tolerance = optional_share(asked, "tolerance")
         return MeterSpec(
             bands=(),
             question=_LADDER if ladder else asked["condition"],
-            tolerance=tolerance,
-            passes=optional(asked, "passes", int, "a whole number"),
-            disagreement=optional(asked, "disagreement", float, "a share of the rows"),
+            tolerance=(0.05 if tolerance is None else tolerance) if ladder else None,
+            passes=optional_whole(asked, "passes"),
+            disagreement=optional_share(asked, "disagreement"),
             on_demand=bool(asked["on_demand"]),
             **shared,
         )
@@ -243,14 +256,19 @@ class Drafted:
         return "" if self.spec is None else bands_svg(self.spec)
 
     @property
+    def beside(self) -> tuple[str, ...]:
+        """What is said beside the promise, and what other answers and labels would promise."""
+        plan = self.plan
+        if plan is None or not plan.spec.bands or plan.spec.window is not None:
+            return ()
+        asked = self.draft.fields
+        few, noise, ways = beside(plan, asked, alone=not asked["tolerance"])
+        return few, "; ".join(f"{way.change}: {way.added}" for way in ways), noise
+
+    @property
     def toml(self) -> str:
         """The same as a file."""
         return "" if self.spec is None else self.spec.to_toml()
-
-    @property
-    def sure(self) -> str:
-        """The confidence of the promise."""
-        return "" if self.spec is None else sure_words(self.spec)
 
     @property
     def next_people(self) -> list[str]:
@@ -313,7 +331,6 @@ def _page(
         losses=LOSSES,
         scores={name: (words, KINDS[name].averaged) for name, words in SCORES.items()},
         protocols=METERS,
-        most_steps=MOST_STEPS,
         link=link,
     )
 
@@ -339,7 +356,7 @@ def create_meter(visit: VisitHere) -> Response:
         name = visit.field("name", longest=checks.MAX_NAME)
         spec = _spec_of(visit.field("text", longest=_LONGEST_TOML)) if as_text else draft.spec
         # Without scripts the plan beside the form is older than what was typed.
-        if not as_text and visit.form.get("labels") != str(needed := plan_of(spec).labels):
+        if not as_text and visit.form.get("planned") != str(needed := plan_of(spec).labels):
             raise InvalidInput(f"this takes {needed:,} labels: look at the plan, then make it")
         row = meters.create_meter(visit.at_site(), visit.site, spec, name)
         return visit.redirect(
@@ -355,4 +372,4 @@ def _spec_of(text: str) -> MeterSpec:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number with thousands of digits, too
         raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
-    return MeterSpec.from_mapping(tables)
+    return from_tables(tables)

@@ -163,7 +163,7 @@ class ShownAnswer:
     @property
     def sure(self) -> str:
         """The confidence of the promise."""
-        return sure_words(self.signal.spec)
+        return sure_words(self.signal.spec, self.signal.generation)
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
 from easeml_meter.core.views import Consequence
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import MeterError, NotFound
 from easeml_meter.server.api.history import Generation
+from easeml_meter.server.auth import actor_at
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.web.history import LookHere
 from easeml_meter.server.web.meters import MeterPage
-from easeml_meter.server.web.pages import VisitHere, fragment
+from easeml_meter.server.web.pages import VisitHere, fragment, maybe_signed_in
 from easeml_meter.service.actor import SYSTEM, Permission
 from easeml_meter.service.audit import newest_link
 from easeml_meter.service.place import Site
@@ -149,11 +150,27 @@ async def _events(request: Request, user: str, meter: str, after: int) -> AsyncI
             newest = state.live.newest(meter)
             if newest > after:
                 await state.live.turn()
+            due = newest > after or look % _SIGN_OF_LIFE == 0
+            if due and not await run_in_threadpool(_still_may, request, meter):
+                return
+            if newest > after:
                 # More may have happened while it waited for its turn: that is told as well.
                 after = newest = max(newest, state.live.newest(meter))
                 yield f"id: {newest}\nevent: changed\ndata: {newest}\n\n"
-            elif look % _SIGN_OF_LIFE == 0:
+            elif due:
                 yield ": waiting\n\n"
+
+
+def _still_may(request: Request, meter: str) -> bool:
+    """Whether whoever opened a page still has the session and the seat with which they did."""
+    site = request.app.state.site
+    try:
+        caller = maybe_signed_in(request, site)
+        return caller is not None and actor_at(site, caller, meter).may(Permission.AUDIT)
+    except NotFound:
+        return False
+    except MeterError:  # the books cannot be read: then there is nothing new either
+        return True
 
 
 @router.get("/meters/{meter}/changed")

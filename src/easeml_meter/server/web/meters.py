@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from easeml_meter.core.history import MeterState
+from easeml_meter.core.history import MeterState, as_delivered
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Consequence, together
@@ -31,7 +31,7 @@ from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.web.history import NEWEST_FIRST, HistoryLook, LookHere, Session
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.service import meters
+from easeml_meter.service import jobs, meters
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.audit import newest_link
 from easeml_meter.service.handovers import answer_handover, hand_over
@@ -183,7 +183,7 @@ class MeterPage:
     @property
     def bands(self) -> list[tuple[int, int, str, str]]:
         """Each band: number, tone, gap and tolerance."""
-        spec = self.state.spec
+        spec = as_delivered(self.state.spec, self.state.current)
         return [
             (
                 number,
@@ -207,13 +207,16 @@ class MeterPage:
     @property
     def together(self) -> str:
         """Which answers share the confidence of the promise."""
-        number = self.generation or self.state.current.number
-        return together(self.state.spec, number).replace("this test set", "a test set")
+        return together(self.state.spec, self._number).replace("this test set", "a test set")
 
     @property
     def sure(self) -> str:
         """The confidence of the promise."""
-        return sure_words(self.state.spec)
+        return sure_words(self.state.spec, self._number)
+
+    @property
+    def _number(self) -> int:
+        return self.generation or self.state.current.number
 
     @property
     def loss_name(self) -> str:
@@ -247,6 +250,10 @@ class MeterPage:
         if not (self.may("SUBMIT") or self.may("SEE_SIGNALS")):
             return []
         return queue.unanswered(self.actor, self.visit.site.space(self.meter))[:_WAITING]
+
+    def no_worker(self) -> bool:
+        """Whether nobody has seen for minutes what would run the models that wait."""
+        return jobs.no_worker(self.actor, self.visit.site)
 
     def render(self, template: str, **values: Any) -> Response:
         """Answer with this page, or a part of it."""

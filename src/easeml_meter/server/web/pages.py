@@ -35,8 +35,8 @@ from easeml_meter.errors import (
     Unauthenticated,
     invalid,
 )
+from easeml_meter.report.page import DRAWINGS
 from easeml_meter.report.percent import in_percent
-from easeml_meter.report.style import DRAWINGS
 from easeml_meter.report.words import ago, shown, when
 from easeml_meter.server.auth import SettingsHere, SiteHere, actor_at, noted
 from easeml_meter.server.errors import Problem, problem
@@ -148,11 +148,7 @@ class Visit:
         return self.settings.public_url or str(self.request.base_url).rstrip("/")
 
     def at(self, meter: str, tenant: int | None = None) -> Actor:
-        """Return the visitor as an actor at a meter.
-
-        Raises:
-            NotFound: there is no such meter, or the visitor has no seat there.
-        """
+        """Return the visitor as an actor at a meter."""
         return actor_at(self.site, self.caller, meter, tenant)
 
     def at_site(self) -> Actor:
@@ -295,11 +291,7 @@ def door_form(request: Request, template: str, *, status: int = 200, **values: A
 
 
 def check_door(request: Request, form: dict[str, str]) -> str:
-    """Check a form of `door_form`; return what to tell a browser that keeps no cookies.
-
-    Raises:
-        Denied: it was made for another browser.
-    """
+    """Check a form of `door_form`; return what to tell a browser that keeps no cookies."""
     door = get_cookie(request, DOOR)
     if not door:
         return "This browser sent no cookie back: allow cookies of this site, and try again."

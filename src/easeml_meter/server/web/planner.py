@@ -6,14 +6,16 @@ A field of the form that holds no number it should is refused in one line that n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
+from easeml_meter import checks
 from easeml_meter.core.questions.comparison import (
     Form,
     MeterPrices,
@@ -23,33 +25,35 @@ from easeml_meter.core.questions.comparison import (
     lines,
     recommended,
 )
-from easeml_meter.core.questions.edges import reachable_with_default_bands, with_another_edge
-from easeml_meter.core.questions.planning import (
-    Plan,
-    plan_of,
-    reachable_tolerance,
+from easeml_meter.core.questions.labels import (
+    Way,
+    fewer_answers,
+    other_ways,
+    plan_labels,
+    validation_noise,
 )
+from easeml_meter.core.questions.planning import Plan, plan_of
 from easeml_meter.core.questions.sketch import sketch
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.bands import bands_svg
 from easeml_meter.report.labels import labels_svg
 from easeml_meter.report.presets import told
-from easeml_meter.server.limits import PlannerCounted
+from easeml_meter.server.limits import PlannerCounted, planned
 from easeml_meter.server.web.pages import MaybeCaller, render
 from easeml_meter.service.tokens import Caller
-from easeml_meter.spec import METERS, MeterSpec
-from easeml_meter.stats.rounding import at_most
+from easeml_meter.spec import DEFAULT_STEPS, METERS, MeterSpec
 
 router = APIRouter(include_in_schema=False)
 
 DEFAULTS = {
-    "want": "labels",
-    "labels": "",
-    "steps": "10",
+    "want": "tolerance",
+    "labels": "500",
+    "steps": str(DEFAULT_STEPS),
+    "validation": "",
     "signals": "",
-    "tolerance": "0.01",
+    "tolerance": "",
     "edges": "",
-    "confidence": "0.99",
+    "confidence": "90",
     "protocol": "regular",
     "ceiling": "",
     "drawn": "",
@@ -61,11 +65,11 @@ DEFAULTS = {
     "price": "",
 }
 WANTS = {
+    "tolerance": "what my labels promise",
     "labels": "how many labels I need",
     "steps": "how many answers my labels give",
-    "tolerance": "how exact my labels can be",
 }
-"""What can be asked; the other two are given."""
+"""What can be asked; the other two are given, or have defaults."""
 _CHOICES = ("handover", "models", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
 _MORE = "meter plan takes more"
@@ -84,12 +88,16 @@ class PlannerAnswer:
     """What was asked for; the plan has it, and what was given."""
     plan: Plan
     price: float | None
-    another_edge: tuple[int, int] | None
     forms: tuple[Form, ...]
     rows: tuple[MeterPrices, ...]
     problem: str
     """Why there is no comparison; empty if there is one."""
     chart: str
+    few: str
+    """That the labels carry fewer answers than ten; empty: they do not."""
+    noise: str
+    """Of the validation set; nothing is said where edges are not held against it."""
+    ways: tuple[Way, ...]
 
     @property
     def cost(self) -> float | None:
@@ -97,29 +105,24 @@ class PlannerAnswer:
         return None if self.price is None else self.plan.labels * self.price
 
     @property
-    def figure(self) -> tuple[str, str]:
-        """What was asked for, as a number, and what it is a number of."""
-        spec = self.plan.spec
-        if self.want == "steps":
-            return f"{spec.steps:,}", f"answer{'' if spec.steps == 1 else 's'}"
-        if self.want == "tolerance":
-            return " / ".join(at_most(each) for each in dict.fromkeys(spec.tolerances)), "tolerance"
-        return f"{self.plan.labels:,}", "labels"
-
-    @property
     def bands(self) -> str:
         """A picture of the bands with their tolerance."""
         return bands_svg(self.plan.spec)
 
-    def query(self, asked: dict[str, str]) -> str:
+    def query(self, asked: Mapping[str, str]) -> str:
         """Return the meter that was found, for the form of a new one."""
         spec = self.plan.spec
-        several = [repr(each) for each in spec.tolerances]
-        found = {"want": "", "labels": "", "steps": str(spec.steps)}
-        if self.want == "tolerance":
-            found |= {"tolerance": several[0] if len(set(several)) == 1 else ",".join(several)}
-            found |= {"signals": "", "edges": ",".join(map(repr, spec.edges))}
-        return urlencode({name: value for name, value in (asked | found).items() if value})
+        found = {"steps": str(spec.steps)}
+        if self.want != "tolerance":
+            found |= {"want": "labels", "labels": ""}
+        return _query({**asked, **found})
+
+    def of_way(self, way: Way, asked: Mapping[str, str]) -> str:
+        """Return the form that asks for another way."""
+        spec = way.plan.spec
+        drawn = "" if spec.drawn is None else str(spec.drawn)
+        found = {"labels": str(way.plan.labels), "steps": str(spec.steps), "drawn": drawn}
+        return _query({**asked, **found})
 
     @property
     def recommended(self) -> Form:
@@ -133,38 +136,41 @@ class PlannerAnswer:
         return row.published.labels
 
 
+def _query(asked: Mapping[str, str]) -> str:
+    return urlencode({name: value for name, value in asked.items() if value})
+
+
 @router.get("/planner")
-def planner(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Response:
+async def planner(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Response:
     """Show the form with its answer; everything asked stands in the address."""
-    return _page(request, "planner.html", caller)
+    return await _page(request, "planner.html", caller)
 
 
 @router.get("/planner/answer")
-def planner_answer(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Response:
+async def planner_answer(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Response:
     """Return the answer alone, for the place beside the form."""
-    return _page(request, "planner_answer.html", caller)
+    return await _page(request, "planner_answer.html", caller)
 
 
-def _page(request: Request, template: str, caller: Caller | None) -> Response:
+async def _page(request: Request, template: str, caller: Caller | None) -> Response:
     asked = asked_of(request.query_params)
     answer, problem = None, ""
     try:
-        answer = answer_to(asked)
+        answer = await planned(request, answer_to, asked)
     except InvalidInput as error:
         problem = str(error)
-    shown = render(
+    shown = await run_in_threadpool(
+        render,
         request,
         template,
         asked=asked,
         answer=answer,
         problem=problem,
-        query=urlencode({name: value for name, value in asked.items() if value}),
+        query=_query(asked),
         meters=METERS,
         wants=WANTS,
         stories=stories(),
         losses=LOSSES,
-        most_steps=MOST_STEPS,
-        most_signals=MOST_SIGNALS,
         caller=caller,
     )
     shown.headers["Cache-Control"] = "no-store"
@@ -174,22 +180,18 @@ def _page(request: Request, template: str, caller: Caller | None) -> Response:
 @cache
 def stories() -> dict[str, str]:
     """Return stories that a plan can start from, each with its query."""
-    every = {title: _form_of(preset) for title, preset in told().items()}
-    return {name: urlencode({k: v for k, v in form.items() if v}) for name, form in every.items()}
+    return {title: _query(_form_of(preset)) for title, preset in told().items()}
 
 
 def _form_of(preset: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of the form for a story of the command line."""
     given = {name: str(value) for name, value in preset.items() if name != "delta"}
-    confidence = f"{round(1 - preset['delta'], 12):g}"
-    return DEFAULTS | {"signals": ""} | given | {"confidence": confidence}
+    confidence = f"{round(100 - 100 * preset['delta'], 12):g}"
+    return DEFAULTS | {"want": "labels", "labels": ""} | given | {"confidence": confidence}
 
 
 def asked_of(query: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields of the form; without any input, an example."""
-    if not any(name in query for name in DEFAULTS):
-        return dict(DEFAULTS)
-    asked = {name: query.get(name, "").strip()[:_LONGEST] for name in DEFAULTS}
+    """Return the fields of the form; those that a link leaves out are as at first."""
+    asked = {name: query.get(name, usual).strip()[:_LONGEST] for name, usual in DEFAULTS.items()}
     # The form sends the labels one has, or an example, also where they are asked for.
     return asked | {"labels": ""} if asked["want"] in ("", "labels") else asked
 
@@ -197,19 +199,15 @@ def asked_of(query: Mapping[str, str]) -> dict[str, str]:
 def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     """Plan what was asked, and compare it with all other meters."""
     spec, single = _spec(asked)
-    price = optional(asked, "price", float, "an amount of money")
+    price = optional_share(asked, "price")
     if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
         raise invalid("price", asked["price"], "an amount of money, 0 or more")
     plan = _answered(asked, spec)
     spec = plan.spec
-    setting = _setting(spec, single)
-    comparison = compared(setting, spec.steps, plan.labels)
-    return PlannerAnswer(_want(asked), plan, price, with_another_edge(spec), *comparison)
-
-
-def spec_of(asked: Mapping[str, str]) -> MeterSpec:
-    """Return the meter that was asked for."""
-    return _answered(asked, _spec(asked)[0]).spec
+    comparison = compared(_setting(spec, single), spec.steps, plan.labels)
+    want = _want(asked)
+    said = beside(plan, asked, alone=want == "tolerance")
+    return PlannerAnswer(want, plan, price, *comparison, *said)
 
 
 def _want(asked: Mapping[str, str]) -> str:
@@ -220,15 +218,14 @@ def _want(asked: Mapping[str, str]) -> str:
 
 
 def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
-    """Find out what was asked for."""
     want = _want(asked)
     if want == "labels":
         return plan_of(spec)
-    labels = read(asked, "labels", int, "a whole number: the labels you have")
+    labels = checks.read_whole("labels", asked["labels"])
     if not 1 <= labels <= _MOST_LABELS:
         raise invalid("labels", labels, f"1 to {_MOST_LABELS:,} here; meter plan takes more")
     if want == "tolerance":
-        return reached(spec, labels, by_default=not (asked["edges"] or asked["signals"]))
+        return plan_asked(spec, labels, asked)
     most = MOST_WITH_CEILING if spec.ceiling is not None else MOST_STEPS
     if not spec.tenants and plan_of(spec.replace(steps=most)).labels <= labels:
         allowed = f"fewer here: they give {most:,} answers or more; meter plan counts on"
@@ -236,16 +233,30 @@ def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
     return plan_of(spec, labels)
 
 
-# The same questions come again: with a price, from a link, and from the page without scripts.
-@lru_cache(maxsize=500)
-def reached(spec: MeterSpec, labels: int, *, by_default: bool) -> Plan:
-    """Plan the smallest tolerance that labels support, with the default bands for it or others."""
-    if by_default and spec.drawn is None and len(set(spec.tolerances)) == 1:
-        return reachable_with_default_bands(spec, labels)
-    return reachable_tolerance(spec, labels)
+def plan_asked(spec: MeterSpec, labels: int, asked: Mapping[str, str]) -> Plan:
+    """Plan what labels promise: ten answers, as nobody asks otherwise, or what they carry."""
+    own = bool(asked["edges"] or asked["signals"])
+    return plan_labels(spec, labels, _steps(asked), keep_edges=own)
 
 
-@lru_cache(maxsize=500)
+def beside(
+    plan: Plan, asked: Mapping[str, str], *, alone: bool
+) -> tuple[str, str, tuple[Way, ...]]:
+    """Say that labels alone carry few answers, how noisy the validation set is, and other ways."""
+    rows = optional_whole(asked, "validation")
+    noise = validation_noise(max(1, plan.labels // 2) if rows is None else rows, plan.spec)
+    few = fewer_answers(plan, plan.labels, _steps(asked)) if alone else ""
+    # Of other losses, they take longer than the half second that a stranger gets.
+    ways = other_ways(plan, plan.labels) if alone and plan.spec.zero_one else ()
+    return few, noise, tuple(way for way in ways if way.added)
+
+
+def _steps(asked: Mapping[str, str]) -> int | None:
+    """Return the answers that somebody asked for; ten are nobody's choice."""
+    steps = optional_whole(asked, "steps")
+    return None if steps == DEFAULT_STEPS else steps
+
+
 def compared(setting: Setting, steps: int, labels: int) -> Comparison:
     """Plan all meters, and draw them beside the one asked for."""
     forms: tuple[Form, ...] = ()
@@ -272,18 +283,18 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
     loss = asked["loss"] or LOSSES[0]
     if loss not in LOSSES:
         raise invalid("loss", loss, f"one of {', '.join(LOSSES)} here; meter plan takes more")
-    ceiling = optional(asked, "ceiling", float, "a loss")
-    drawn_edges = optional(asked, "drawn", float, "how far apart drawn edges are")
+    ceiling, drawn_edges = (optional_share(asked, name) for name in ("ceiling", "drawn"))
     if drawn_edges is not None and (bands.edges or bands.signals):
         raise invalid(
             "drawn", drawn_edges, "the meter draws the edges: leave bands and edges empty"
         )
-    spec = MeterSpec.uniform(**bands.settings, steps=steps, delta=delta).replace(
-        protocol=asked["protocol"],
+    spec = MeterSpec.uniform(
+        **bands.settings, steps=steps, delta=delta, protocol=asked["protocol"]
+    ).replace(
         ceiling=ceiling,
         drawn=drawn_edges,
         loss=loss,
-        tenants=several(asked, "tenants", int, "the steps of each, such as 5,5"),
+        tenants=read_tenants(asked),
         **{name: bool(asked[name]) for name in _CHOICES},
     )
     return spec, len(bands.tolerances) == 1
@@ -304,45 +315,31 @@ def _setting(spec: MeterSpec, single: bool) -> Setting:
     return Setting(bare.signals, tolerances, bare.delta, spec.ceiling, bare.edges)
 
 
-Number = TypeVar("Number", int, float)
-
 MOST_STEPS, MOST_SIGNALS = 10_000, 20
 """What is answered in a blink; the command line takes more."""
 MOST_WITH_CEILING = 1_000
 
 
-def read(
-    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
-) -> Number:
-    """Read a field that must be filled."""
-    try:
-        return kind(asked[name])
-    except (ValueError, OverflowError):
-        raise invalid(name, asked[name], allowed) from None
-
-
-def optional(
-    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
-) -> Number | None:
+def optional_whole(asked: Mapping[str, str], name: str) -> int | None:
     """Read a field that may be empty."""
-    return read(asked, name, kind, f"{allowed}, or nothing") if asked[name] else None
+    return checks.read_whole(name, asked[name]) if asked[name] else None
 
 
-def several(
-    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
-) -> tuple[Number, ...]:
-    """Read a field of numbers with commas between them; it may be empty."""
-    if not asked[name]:
-        return ()
-    try:
-        return tuple(kind(part) for part in asked[name].split(","))
-    except (ValueError, OverflowError):
-        raise invalid(name, asked[name], allowed) from None
+def optional_share(asked: Mapping[str, str], name: str) -> float | None:
+    """Read a field that may be empty."""
+    return checks.read_share(name, asked[name]) if asked[name] else None
+
+
+def read_tenants(asked: Mapping[str, str]) -> tuple[int, ...]:
+    """Read the steps of each team, such as 5,5; it may be empty."""
+    given = asked["tenants"]
+    return tuple(checks.read_whole("tenants", part) for part in given.split(",") if given)
 
 
 def read_steps(asked: Mapping[str, str], more: str) -> int:
     """Read how many answers a meter gives; `more` says who plans larger ones."""
-    steps = read(asked, "steps", int, "a whole number")
+    steps = optional_whole(asked, "steps")
+    steps = DEFAULT_STEPS if steps is None else steps
     if not 1 <= steps <= MOST_STEPS:
         raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; {more}")
     if asked["ceiling"] and steps > MOST_WITH_CEILING:
@@ -352,10 +349,7 @@ def read_steps(asked: Mapping[str, str], more: str) -> int:
 
 def read_delta(asked: Mapping[str, str]) -> float:
     """Read the confidence that people choose; return the delta that a meter has instead."""
-    confidence = read(asked, "confidence", float, "a number between 0 and 1")
-    if not 0 < confidence < 1:
-        raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
-    return round(1 - confidence, 15)  # 1 - 0.99 is 0.010000000000000009
+    return checks.read_confidence(asked["confidence"] or DEFAULTS["confidence"])
 
 
 @dataclass(frozen=True)
@@ -370,11 +364,11 @@ class BandFields:
     def read(cls, asked: Mapping[str, str], field: str, more: str) -> BandFields:
         """Read the fields; a refusal of too many bands is about `field`."""
         allowed = "one number, such as 0.05 for 5 %, or one for each band with commas between them"
-        tolerances = several(asked, "tolerance", float, allowed)
-        if not tolerances:
-            raise invalid("tolerance", asked["tolerance"], allowed)
-        edges = several(asked, "edges", float, "numbers with commas between them")
-        signals = optional(asked, "signals", int, "a whole number")
+        if not asked["tolerance"]:
+            raise invalid("tolerance", "", allowed)
+        tolerances = tuple(checks.read_shares("tolerance", asked["tolerance"]))
+        edges = tuple(checks.read_shares("edges", asked["edges"])) if asked["edges"] else ()
+        signals = optional_whole(asked, "signals")
         many = max(len(tolerances), len(edges) + 1) if signals is None else signals
         if not 1 <= many <= MOST_SIGNALS:
             raise invalid(field, many, f"1 to {MOST_SIGNALS} here; {more}")

@@ -1,6 +1,7 @@
 """The story of a released test set: what was told, then the truth; also as a picture to share.
 
-Two models stand side by side there, down to the examples that changed.
+Two models stand side by side there, down to the examples that changed. And badges for a README: the
+last published signal of a meter's first tenant, for everyone.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter import charts
-from easeml_meter.core.differences import plain
+from easeml_meter.core.views import SessionView, plain
+from easeml_meter.errors import NotFound
+from easeml_meter.report.badges import badge_json, badge_svg
 from easeml_meter.report.checks import Check
 from easeml_meter.report.story import Story, share_svg
 from easeml_meter.report.words import loss_name, measured_words, shown
+from easeml_meter.server.auth import SettingsHere, SiteHere
+from easeml_meter.server.limits import PlanCounted
 from easeml_meter.server.parameters import Number, Tenant
 from easeml_meter.server.web.history import NEWEST, NEWEST_FIRST, Session, ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import VisitHere, download
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.history import show_session
 from easeml_meter.service.testsets.differences import PAGE, comparable, compare_submissions
 from easeml_meter.service.testsets.release import released_session
 
@@ -146,3 +153,27 @@ def _cell(value: Any) -> str:
         return ""
     written = f"{value:.6g}" if isinstance(value, float) else str(plain(value))
     return shown(written, _LONGEST_CELL)
+
+
+@router.get("/badge/{meter}.svg")
+def badge(site: SiteHere, settings: SettingsHere, meter: str, _: PlanCounted) -> Response:
+    """Draw the badge, where the site shows badges."""
+    return _fresh(badge_svg(_published(site, settings, meter)), "image/svg+xml")
+
+
+@router.get("/badge/{meter}.json")
+def shields(site: SiteHere, settings: SettingsHere, meter: str, _: PlanCounted) -> Response:
+    """Tell shields.io what the badge shows, where the site shows badges."""
+    return _fresh(badge_json(_published(site, settings, meter)), "application/json")
+
+
+def _published(site: SiteHere, settings: SettingsHere, meter: str) -> SessionView:
+    if not settings.badges:
+        raise NotFound("badges: this site shows none")
+    # For everybody, as the setting says: a badge shows the last answer, and nothing else of it.
+    return show_session(SYSTEM, site.space(meter))
+
+
+def _fresh(badge: str, media_type: str) -> Response:
+    # README pages are shown through caches, which would keep an old answer.
+    return Response(badge, media_type=media_type, headers={"Cache-Control": "no-cache"})

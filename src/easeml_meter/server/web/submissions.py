@@ -13,7 +13,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.forms import submission_of
-from easeml_meter.server.api.submissions import MatchingHere, Model, NoteLink, NoteText
+from easeml_meter.server.api.submissions import Baseline, MatchingHere, Model, NoteLink, NoteText
 from easeml_meter.server.api.validation import Suffix
 from easeml_meter.server.api.validation import validation_file as file_of_validation
 from easeml_meter.server.parameters import FileName, Number, Tenant, one_line
@@ -44,6 +44,7 @@ async def submit(  # noqa: PLR0917
     matching: MatchingHere,
     titles: TitlesHere,
     tenant: Tenant = None,
+    baseline: Baseline = False,
     note: NoteText = "",
     link: NoteLink = "",
 ) -> Response:
@@ -61,6 +62,7 @@ async def submit(  # noqa: PLR0917
             body,
             matching=matching,
             titles=titles,
+            baseline=baseline,
             note=note.strip(),
             link=link.strip(),
         )
@@ -98,7 +100,6 @@ def _accepted(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None)
 
 
 def _told(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None) -> Response:
-    """Show what became of a submission."""
     answer = ShownAnswer(signal) if signal is not None else None
     opened = MeterPage.open(visit, meter, receipt.tenant)
     return opened.render("answer.html", receipt=receipt, answer=answer)

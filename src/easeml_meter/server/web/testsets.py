@@ -53,6 +53,10 @@ BOXES = {
         "Rows with the inputs of earlier sets were drawn independently",
         ".",
     ),
+    "accept_fewer": (
+        "These are all the rows there are",
+        ": fewer than planned make the promise weaker.",
+    ),
 }
 """What labelers decide: each box, with the rest of its sentence."""
 
@@ -146,7 +150,6 @@ def _commands(server: str, meter: str, columns: KnownColumns, spec: MeterSpec) -
 
 
 def _label_commands(server: str, meter: str) -> str:
-    """Return the commands to give labels on demand."""
     place = ["--server", server, "--meter", meter]
     lines = (
         ["meter", "login", "--server", server],
@@ -169,6 +172,7 @@ async def add_labels(
     keep_unknown_labels: bool = False,
     ids_renumbered: bool = False,
     accept_shared: bool = False,
+    accept_fewer: bool = False,
     file_name: FileName = "",
 ) -> Response:
     """Take in a file that the page's script encrypted to the server's key."""
@@ -181,7 +185,7 @@ async def add_labels(
         drop=dropped,
         keep_unknown_labels=keep_unknown_labels,
     )
-    decisions = LabelerDecisions(ids_renumbered, accept_shared)
+    decisions = LabelerDecisions(ids_renumbered, accept_shared, accept_fewer)
 
     def add(content: bytes) -> Response:
         added = parts.add_labels_from_browser(
@@ -244,7 +248,7 @@ def _gone_to(answer: Response) -> Response:
 def _in_boxes(message: str) -> str:
     """Name the box of this page in place of the option of a command."""
     for name, (words_of_box, _) in BOXES.items():
-        option = f"--{name.replace('_', '-')}"
+        option = "--yes" if name == "accept_fewer" else f"--{name.replace('_', '-')}"
         message = message.replace(option, f'the box "{words_of_box}"')
     return message
 

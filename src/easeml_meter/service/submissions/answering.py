@@ -1,8 +1,8 @@
 """Answering a submission: check, measure, then decide and enter it in one transaction.
 
-The answer leaves after its entry is on disk. What repeats another submission costs nothing:
-the same bytes; where test inputs are public, the same predictions in other files; and, where the
-sender says so, the same name.
+The answer leaves after its entry is on disk. What repeats another submission costs nothing: the
+same model or predictions, as `kinds` knows them; the same name, where the sender says so; and only
+that for what a runner makes of hidden rows at a server.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypedDict, Unpack
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.history import Histories, MeterState, signal_of
@@ -17,7 +18,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.submissions import check_note
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, Spent, WrongPhase, to_keep
+from easeml_meter.errors import Denied, MeterError, Spent, WrongPhase, invalid, to_keep
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import catch_up, histories_of, reconcile
 from easeml_meter.service.place import Workspace
@@ -28,6 +29,7 @@ from easeml_meter.service.submissions.deciding import (
     validation_in_force,
 )
 from easeml_meter.service.submissions.kinds import (
+    PredictionFiles,
     Submitted,
     accepted_predictions,
     kept_predictions,
@@ -40,6 +42,7 @@ from easeml_meter.service.submissions.measuring import (
     Kept,
     Losses,
     Measured,
+    digest_of,
     room_of_curve,
     with_curve,
 )
@@ -56,7 +59,6 @@ from easeml_meter.service.testsets.inputs import inputs_told
 from easeml_meter.service.testsets.requests import retire, settled
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
-from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import fingerprint_key
 
 
@@ -95,6 +97,8 @@ class Submission:
     """Whether its sender may say how good a model is, where the loss is made of scores."""
     once: bool = False
     """Whether the answer to an earlier model of the same name is good enough."""
+    baseline: bool = False
+    """Whether its sender says that others are compared with it from now on."""
     note: str = ""
     """What its sender notes on it: no part of what it is, so a repetition keeps the first."""
     link: str = ""
@@ -105,15 +109,18 @@ class Submission:
         check_note(self.note, self.link)
 
 
+class Said(TypedDict, total=False):
+    """What a sender may say of a submission, as `Submission` has it."""
+
+    once: bool
+    baseline: bool
+    note: str
+    link: str
+    seen: Seen
+
+
 def submission_of(
-    actor: Actor,
-    submitted: Submitted,
-    model: str,
-    *,
-    once: bool = False,
-    note: str = "",
-    link: str = "",
-    seen: Seen = IN_USE,
+    actor: Actor, submitted: Submitted, model: str, **said: Unpack[Said]
 ) -> Submission:
     """Return what an actor, whose permission to submit was checked, submits for its tenant."""
     return Submission(
@@ -125,10 +132,7 @@ def submission_of(
         actor.pace,
         sees_inputs=actor.may(Permission.SEE_TEST_INPUTS),
         reports_scores=actor.may(Permission.REPORT_SCORES),
-        once=once,
-        note=note,
-        link=link,
-        seen=seen,
+        **said,
     )
 
 
@@ -142,17 +146,14 @@ def answer(
     submitted: Submitted,
     model: str,
     conditions: Conditions = USUAL,
-    *,
-    once: bool = False,
-    note: str = "",
-    link: str = "",
-    seen: Seen = IN_USE,
+    **said: Unpack[Said],
 ) -> Signal:
     """Answer what the actor submits under a model's name, for the actor's tenant.
 
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
     identical submission gets the answer it got before, free of charge; `once`: one of the same
-    name, too, and its files are not looked at. `note` and `link` are shown with the answer.
+    name, too, and its files are not looked at. `baseline`: others are compared with it from now
+    on. `note` and `link` are shown with the answer.
 
     Raises:
         Denied: the loss is made of scores, and the actor may not report any.
@@ -161,7 +162,7 @@ def answer(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet, or `seen` are not in use.
     """
-    submission = submission_of(actor, submitted, model, once=once, note=note, link=link, seen=seen)
+    submission = submission_of(actor, submitted, model, **said)
     advice = Advice.read(actor, space, submission, conditions)
     while advice.state.spec.on_demand and settle(space):
         advice = Advice.read(actor, space, submission, conditions)
@@ -210,7 +211,7 @@ class Advice:
             state = space.state(books)
             on = sets_of(books, state, submission.seen, conditions)
             drafted = _drafted(actor, state, submission, *on)
-            draft = _known_by(space, state.spec, drafted, digest)
+            draft = _known_by(space, state.spec, submission, drafted, digest)
             return cls(state, *on, draft, Known.read(books, draft))
 
     def answered(self, space: Workspace) -> Signal | None:
@@ -218,9 +219,6 @@ class Advice:
 
         To one of the same name, if that is good enough; and to the same bytes on sets that answer
         nothing new, for whoever missed the answer. It is in the books, so nothing new is disclosed.
-
-        Raises:
-            Spent, WrongPhase: as `check_in_use` says.
         """
         state, test_set, known = self.state, self.test_set, self.known
         now = in_use(state) == (test_set, self.validation) and test_set.phase is Phase.ACTIVE
@@ -237,11 +235,7 @@ class Advice:
 def sets_of(
     books: Books, state: MeterState, seen: Seen, conditions: Conditions
 ) -> tuple[TestSet, ValidationSet]:
-    """Return the test set and the validation set that a submission is about.
-
-    Raises:
-        WrongPhase: there is none yet, or none that its sender can have seen.
-    """
+    """Return the test set and the validation set that a submission is about."""
     reached = conditions.reached
     if reached is None and seen == IN_USE:
         return in_use(state)
@@ -269,12 +263,7 @@ def in_use(state: MeterState) -> tuple[TestSet, ValidationSet]:
 def check_in_use(
     state: MeterState, test_set: TestSet, validation: ValidationSet, conditions: Conditions = USUAL
 ) -> None:
-    """Refuse what is not measured: it costs nothing.
-
-    Raises:
-        WrongPhase: these sets are not those in use.
-        Spent: the test set answers nothing new.
-    """
+    """Refuse what is not measured: it costs nothing."""
     if conditions.reached is not None:  # it was let in before it ran on hidden rows
         return
     current, newest = in_use(state)
@@ -295,7 +284,7 @@ def answered_before(books: Books, space: Workspace, submission: Submission) -> b
     """Whether the same bytes were answered before, so that they use no answer."""
     state = space.state(books)
     draft = draft_of(submission, *in_use(state))
-    draft = _known_by(space, state.spec, draft, _same_bytes(submission))
+    draft = _known_by(space, state.spec, submission, draft, _same_bytes(submission))
     return Known.read(books, draft).same is not None
 
 
@@ -310,18 +299,35 @@ def open_submission(
     actor: Actor, state: MeterState, submission: Submission, measured: Measured
 ) -> tuple[Attempt, Draft]:
     """Open a submission, which finds everything that is wrong with its files."""
-    sets = (measured.generation, measured.validation)
-    digest = _same_bytes(submission)
-    draft = _drafted(actor, state, submission, *sets)
-    return _open(_known_by(measured.space, state.spec, draft, digest), submission, measured)
+    draft = _drafted(actor, state, submission, measured.generation, measured.validation)
+    draft = _known_by(measured.space, state.spec, submission, draft, None)
+    return _open(draft, submission, measured)
 
 
-def _known_by(space: Workspace, spec: MeterSpec, draft: Draft, digest: str | None) -> Draft:
-    """Return a draft with the digest of its bytes, if they can be read."""
-    if digest is None:
+def _by_name(space: Workspace, spec: MeterSpec, submission: Submission) -> bool:
+    """Whether a submission is known by its model's name alone, whatever is in its files.
+
+    A runner makes them of hidden inputs or labels. If the same contents were free, a candidate
+    that fails only on inputs with X would tell, for free, whether X is among them.
+    """
+    made_of_hidden = submission.sees_inputs and spec.inputs != "public"
+    predicted = isinstance(submission.submitted, PredictionFiles)
+    return predicted and space.meter is not None and (spec.takes_scores or made_of_hidden)
+
+
+def _known_by(
+    space: Workspace, spec: MeterSpec, submission: Submission, draft: Draft, digest: str | None
+) -> Draft:
+    """Return a draft with what it is known by, as far as its files need not be opened for that."""
+    if _by_name(space, spec, submission):
+        name = digest_of(f"name|{submission.model}")
+        return replace(draft, entry=replace(draft.entry, submission=name), once=True)
+    if digest is None or (
+        isinstance(submission.submitted, PredictionFiles)
+        and submission.submitted.by_content(space, spec)
+    ):
         return draft
-    name = _name(space, spec, digest)
-    return replace(draft, entry=replace(draft.entry, submission=name), same_bytes=name)
+    return replace(draft, entry=replace(draft.entry, submission=digest))
 
 
 def _drafted(
@@ -331,11 +337,12 @@ def _drafted(
     test_set: TestSet,
     validation: ValidationSet,
 ) -> Draft:
-    """Return a draft if it is of a team that the actor acts for."""
     draft = draft_of(submission, test_set, validation)
     tenant = state.tenant(draft.entry.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"team {tenant}: not yours")
+    if submission.baseline and not state.spec.compares:
+        raise invalid("baseline", submission.model, "no such flag: this meter compares no models")
     return draft
 
 
@@ -350,7 +357,7 @@ def draft_of(submission: Submission, test_set: TestSet, validation: ValidationSe
         model=submission.model,
         submission="",
         validation_number=validation.number,
-        validation_set=validation.digest,
+        validation_set=validation.identity,
         validation_loss="",
         blob="",
         told_at="",
@@ -359,7 +366,7 @@ def draft_of(submission: Submission, test_set: TestSet, validation: ValidationSe
         note=submission.note,
         link=submission.link,
     )
-    return Draft(entry, once=submission.once, pace=submission.pace)
+    return Draft(entry, once=submission.once, baseline=submission.baseline, pace=submission.pace)
 
 
 def _open(draft: Draft, submission: Submission, measured: Measured) -> tuple[Attempt, Draft]:
@@ -368,6 +375,8 @@ def _open(draft: Draft, submission: Submission, measured: Measured) -> tuple[Att
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
     sees_inputs = inputs_told(measured.spec, by_role=submission.sees_inputs)
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
+    if _by_name(measured.space, measured.spec, submission):
+        return attempt, draft
     name = _name(measured.space, measured.spec, attempt.identity)
     return attempt, replace(draft, entry=replace(draft.entry, submission=name))
 
@@ -385,10 +394,12 @@ def _name(space: Workspace, spec: MeterSpec, digest: str) -> str:
 
 
 def _measure(decisions: Decisions, attempt: Attempt, draft: Draft, measured: Measured) -> Draft:
-    """Measure a submission, unless it would be refused."""
     reached = measured.conditions.reached is not None
     decisions.check_budget(draft.entry, reached=reached)
     decisions.check_pace(draft)
+    decisions.check_baseline(draft)
+    if not reached:
+        decisions.check_telling(draft.entry.tenant)
     on_demand = measured.spec.on_demand
     if on_demand:
         check_free(measured.space, measured.generation, draft)
@@ -410,6 +421,7 @@ def _measure(decisions: Decisions, attempt: Attempt, draft: Draft, measured: Mea
         entry=entry,
         losses=losses,
         first_edge=first_edge,
+        validation_rows=measured.validation.rows,
         kept=kept and with_curve(kept, losses.visible),
         old=0 if old is None else old.step,
     )
@@ -431,11 +443,7 @@ def _losses(attempt: Attempt, measured: Measured, old: Entry | None) -> Losses:
 
 
 def _on_demand(draft: Draft, attempt: Attempt, measured: Measured, old: Entry) -> Draft:
-    """Measure a submission where each step asks for labels, if it need not wait for any.
-
-    Raises:
-        Waiting: it has to.
-    """
+    """Measure a submission where each step asks for labels, if it need not wait for any."""
     loss = attempt.validation_loss(measured)
     draft = replace(draft, entry=replace(draft.entry, validation_loss=str(loss)))
     new, before = attempt.predictions["test"], accepted_predictions(measured, old)
@@ -469,7 +477,7 @@ def settle(space: Workspace) -> bool:
         raise AssertionError("the old model was answered before a submission waited")
     validation = next(each for each in given if each.number == entry.validation_number)
     with Measured(space, state.spec, test_set, validation) as measured:
-        new = kept_predictions(Held(f"submission{kept.suffix}", kept.content), measured)
+        new = kept_predictions(kept.content, measured)
         against = KnownLabels.read(space, orders).compared(new, accepted_predictions(measured, old))
     losses = Losses(Fraction(entry.validation_loss), None, against=against)
     _tell(space, test_set, replace(draft, losses=losses))

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.signals import BASELINE
 from easeml_meter.core.submissions import CheckedFile, CheckedSubmission
 from easeml_meter.scoring.ids import RowMatching
-from easeml_meter.scoring.losses import Output
-from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.predictions import Predictions, meant
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.answering import (
@@ -92,7 +90,7 @@ def check_packed(
     if not submitted.queued:
         return check(actor, space, submitted)
     state, submission = space.read_state(), submission_of(actor, submitted, "check")
-    check_models(state.spec, onnx=submitted.kind == "onnx")
+    check_models(state.spec, onnx=submitted.kind == "onnx", sent=True)
     draft = draft_of(submission, *in_use(state))
     return _cost(space, state, submission, draft)
 
@@ -100,12 +98,7 @@ def check_packed(
 def _cost(
     space: Workspace, state: MeterState, submission: Submission, draft: Draft
 ) -> CheckedSubmission:
-    """Say which answer a submission would use.
-
-    Raises:
-        Spent: there is none left.
-        TooSoon: the token has had its answers of a day.
-    """
+    """Say which answer a submission would use."""
     tenant = state.tenant(submission.tenant)
     with space.reading() as books:
         decisions = Decisions.read(books, state, state.current, draft, space.clock)
@@ -114,6 +107,7 @@ def _cost(
         state.active()
         decisions.check_budget(draft.entry)
         decisions.check_pace(draft)
+        decisions.check_telling(tenant)
     account, ledger = decisions.histories.account(tenant), decisions.histories.ledger
     return CheckedSubmission(
         kind=submission.submitted.kind,
@@ -128,26 +122,10 @@ def _cost(
 
 def _file(predictions: Predictions, *, told: bool) -> CheckedFile:
     joined = predictions.joined
+    (first,) = predictions.batches([min(_FIRST, predictions.rows)])
     return CheckedFile(
         rows=joined.rows,
         matched=joined.matched if told else None,
         missing=joined.missing,
-        first=tuple(_understood(predictions)),
+        first=tuple(meant(first, predictions.expected)),
     )
-
-
-def _understood(predictions: Predictions) -> list[Any]:
-    """Return the first predictions, in the order of the set, by the names of their classes."""
-    (values,) = predictions.batches([min(_FIRST, predictions.rows)])
-    expected = predictions.expected
-    if expected.loss.output is Output.PROBABILITIES:
-        classes = expected.class_list.values
-        return [dict(zip(map(str, classes), row, strict=True)) for row in values.tolist()]
-    if expected.loss.output not in (Output.CLASS, Output.RANKED):
-        return list(values.tolist())
-    # Rows without a prediction, which count as wrong, have a code of no class.
-    names = dict(enumerate(expected.class_list.values))
-    codes = values.tolist()
-    if expected.loss.output is Output.CLASS:
-        return [names.get(code) for code in codes]
-    return [[names.get(code) for code in row] for row in codes]

@@ -9,8 +9,10 @@ It depends on what was submitted with the token, and on nothing else. What repea
 free, and no answer of its own.
 
 The first submission to a test set is the old model that others are compared with, until a model
-that passed is promoted. A promotion is a link of the audit chain, with a second copy in the
-journal. A ladder promotes every model that passes by itself.
+that passed is promoted. Nothing is measured of it, so its sender has to say that it is meant to be
+(`baseline`), unless its name is that of the model they were last compared with. A promotion is a
+link of the audit chain, with a second copy in the journal. A ladder promotes every model that
+passes by itself.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from easeml_meter.core.history import Histories, MeterState
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, Promotion, TestSet, ValidationSet, stamp
+from easeml_meter.core.questions.alarm import AlarmRules, check_margin
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import NO_READING, PASS, TOO_FEW, name_of
 from easeml_meter.core.submissions import Ticket
 from easeml_meter.errors import MeterError, Spent, TooSoon, WrongPhase, invalid
+from easeml_meter.promise.questions import Shown
 from easeml_meter.scoring.score import Score
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import enter_promotion, histories_of, promotions_of, reconcile
@@ -41,14 +45,16 @@ class Draft:
     """An entry without its answer, what the answer follows from, and what would repeat another."""
 
     entry: Entry
-    same_bytes: str | None = None
-    """Digest of the files themselves, where the entry is known by what is predicted."""
     once: bool = False
     """Whether an answer to a model of the same name is good enough."""
+    baseline: bool = False
+    """Whether its sender says that others are compared with it from now on."""
     losses: Losses | None = None
     """None: it was answered before."""
     first_edge: Fraction | None = None
     """Where its bands begin, if edges are drawn; like the losses, it is known to nobody yet."""
+    validation_rows: int = 0
+    """How many rows its validation loss was measured on."""
     kept: Kept | None = None
     old: int = 0
     """The step of the model that it was compared with; 0: with none."""
@@ -69,9 +75,7 @@ class Known:
         """Read what the books say about a draft."""
         entry = draft.entry
         place = (entry.meter, entry.generation, entry.tenant)
-        # Before submissions were known by what they predict, entries held the digest of the files.
-        digests = filter(None, (entry.submission, draft.same_bytes))
-        found = (each for digest in digests for each in books.entries.of_submission(*place, digest))
+        found = books.entries.of_submission(*place, entry.submission) if entry.submission else []
         named = books.entries.of_models(*place, entry.model) if draft.once else []
         return cls(
             next((each for each in found if _alike(each, entry)), None),
@@ -120,6 +124,17 @@ class Standing:
         if not reached:
             self._leave_held(tenant, account)
 
+    def check_telling(self, tenant: int) -> None:
+        """Refuse a submission, before a hidden row is touched, whose answer is known already."""
+        top = (state := self.histories.account(tenant).state).top
+        if top > 1 and self.histories.ledger.rules.answers(state) == (top,):
+            number = self.test_set.number
+            raise Spent(
+                f"band {top}, the worst, was told on test set {number}, so every further answer is "
+                "known: nothing was charged; ask a labeler to retire it for a fresh one (meter "
+                "testset retire)"
+            )
+
     def _leave_held(self, tenant: int, account: Account) -> None:
         """Refuse what would use an answer that is set aside for a model on hidden rows.
 
@@ -158,6 +173,8 @@ class Decisions(Standing):
     paces: Paces
     old: Entry | None
     """The model that the draft is compared with, if the meter compares."""
+    before: Entry | None
+    """The same; or, if there is none on this test set yet, the last one on those before it."""
 
     @classmethod
     def read(
@@ -173,6 +190,10 @@ class Decisions(Standing):
         """Read what the books say about an entry that has no answer yet."""
         entry = draft.entry
         paced = {entry.token} if draft.pace is not None else set()
+        old = before = None
+        if state.spec.compares:
+            old = old_model(books, state, test_set, entry.tenant)
+            before = old or _before(books, state, test_set, entry.tenant)
         return cls(
             state,
             test_set,
@@ -180,29 +201,40 @@ class Decisions(Standing):
             tenants_held(books, state, test_set),
             Known.read(books, draft),
             Paces.read(books, test_set.meter, paced, clock),
-            old_model(books, state, test_set, entry.tenant) if state.spec.compares else None,
+            old,
+            before,
         )
 
     def check_budget(self, entry: Entry, *, reached: bool = False) -> Account:
         """Return the account that answers a draft, if there is an answer left.
 
         `reached`: it has an answer set aside, since it runs on hidden rows.
-
-        Raises:
-            Spent: there is none.
-            MeterError: the last one is set aside for a model that runs on hidden rows.
         """
         self.check_reach(entry.tenant, reached=reached)
-        return self.histories.account(entry.tenant)
+        account = self.histories.account(entry.tenant)
+        if self.state.spec.vouches and not reached:  # before any hidden row is read
+            visible = validation_in_force(self.state).rows
+            ledger = self.histories.ledger
+            check_margin(ledger.spec, ledger.labels, account.state, visible)
+        return account
 
     def check_pace(self, draft: Draft) -> None:
-        """Refuse a draft whose token has had its answers of a day.
-
-        Raises:
-            TooSoon: it has.
-        """
+        """Refuse a draft whose token has had its answers of a day."""
         if draft.pace is not None:
             self.paces.check(draft.entry.token, draft.pace)
+
+    def check_baseline(self, draft: Draft) -> None:
+        """Refuse a first model that may not be meant as the baseline, and a second "first" one."""
+        line = f"test set {self.test_set.number} has"
+        if draft.baseline and self.old is not None:
+            raise WrongPhase(f"{line} a model to compare with: submit without --baseline")
+        known = draft.baseline or (self.before and self.before.model == draft.entry.model)
+        if self.state.spec.compares and not known and self.old is None:
+            # The name of the last one is not told: it is an answer, which not all senders see.
+            first = (
+                "submit the deployed one first, by the name it was kept under or with --baseline"
+            )
+            raise WrongPhase(f"{line} no model to compare with yet: {first}")
 
     def decide(self, draft: Draft, blob: str, now: str) -> Entry:
         """Return the entry of a draft with its answer, which follows all answers before it.
@@ -226,6 +258,7 @@ class Decisions(Standing):
             raise self.spent()
         account = self.check_budget(entry, reached=losses.of_model)
         self.check_pace(draft)
+        self.check_baseline(draft)
         compares = self.state.spec.compares
         if compares and account.state.based and losses.test is None and not draft.old:
             # No label was touched for a model that others were to be compared with.
@@ -233,6 +266,8 @@ class Decisions(Standing):
         ledger = self.histories.ledger
         rules = ledger.rules
         answer = rules.unread(account.state, NO_READING)
+        if isinstance(rules, AlarmRules):
+            return self._vouched(draft, rules, losses, blob, now)
         if losses.validation is not None and too_few(ledger, losses.test):
             answer = rules.unread(account.state, TOO_FEW)
         elif losses.validation is not None and losses.test is not None:
@@ -248,14 +283,28 @@ class Decisions(Standing):
             state, against = account.state, losses.against
             answer = rules.answer(state, losses.validation, Fraction(0), against=against)
         # Only a band is told with its edges: an answer without a reading has none to tell.
-        told_edge = draft.first_edge if answer > 0 else None
+        return self._entered(draft, answer, draft.first_edge if answer > 0 else None, blob, now)
+
+    def _vouched(
+        self, draft: Draft, rules: AlarmRules, losses: Losses, blob: str, now: str
+    ) -> Entry:
+        """Return the entry of a draft that is ok or an alarm, with g as its edge."""
+        tenant, ledger = draft.entry.tenant, self.histories.ledger
+        test = None if losses.validation is None or losses.test is None else losses.test.mean
+        shown = Shown(ledger.labels, losses.validation or Fraction(0), draft.validation_rows)
+        state = self.histories.account(tenant).state
+        return self._entered(draft, *rules.vouch(state, shown, test, tenant), blob, now)
+
+    def _entered(
+        self, draft: Draft, answer: int, edge: Fraction | None, blob: str, now: str
+    ) -> Entry:
         return replace(
-            entry,
-            step=self.histories.folded[entry.tenant].step + 1,
+            draft.entry,
+            step=self.histories.folded[draft.entry.tenant].step + 1,
             answer=name_of(answer),
             blob=blob,
             told_at=now,
-            first_edge="" if told_edge is None else str(told_edge),
+            first_edge="" if edge is None else str(edge),
             old=draft.old,
         )
 
@@ -299,6 +348,13 @@ def old_model(books: Books, state: MeterState, test_set: TestSet, tenant: int) -
         own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
         step = own[-1].step if own else 1
     return books.entries.at(*place, step)
+
+
+def _before(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> Entry | None:
+    """Return the model that a tenant's were last compared with before this test set."""
+    earlier = (each for each in reversed(state.generations) if each.number < test_set.number)
+    found = (old_model(books, state, each, tenant) for each in earlier)
+    return next(filter(None, found), None)
 
 
 @needs(Permission.PROMOTE)
@@ -393,11 +449,7 @@ class Paces:
         return cls(now, told, waiting)
 
     def check(self, token: str, most: int) -> None:
-        """Refuse one more answer to a token that has had as many as it gets in a day.
-
-        Raises:
-            TooSoon: it has; the line says when the next one is possible.
-        """
+        """Refuse one more answer to a token that has had as many as it gets in a day."""
         told, waiting = self.told[token], self.waiting[token]
         surplus = len(told) + waiting - most
         if surplus < 0:

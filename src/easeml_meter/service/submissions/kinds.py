@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -21,13 +21,18 @@ from easeml_meter.conditions import Comparison
 from easeml_meter.core.model import Entry
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.bundle import Bundle
-from easeml_meter.scoring.comparing import compare
 from easeml_meter.scoring.executors import open_executor
-from easeml_meter.scoring.function import FunctionModel
-from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
-from easeml_meter.scoring.missing import may_miss
-from easeml_meter.scoring.predictions import Predictions, check_same_width
-from easeml_meter.scoring.score import Score, Unscorable
+from easeml_meter.scoring.ids import BY_IDS, RowMatching
+from easeml_meter.scoring.predictions import (
+    Accepted,
+    Content,
+    Predictions,
+    check_order,
+    check_same_width,
+)
+from easeml_meter.scoring.predictor import FunctionModel
+from easeml_meter.scoring.score import Score, Unscorable, compare
+from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import (
     Attempt,
     Losses,
@@ -42,9 +47,16 @@ from easeml_meter.service.submissions.running import ModelAttempt, model_identit
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
-from easeml_meter.tables.files import file_digest, stamp_of
-from easeml_meter.tables.limits import TableLimits
-from easeml_meter.tables.source import Held, Source
+from easeml_meter.tables.opening import unpacked
+from easeml_meter.tables.source import (
+    MEMORY,
+    Held,
+    Source,
+    TableLimits,
+    file_digest,
+    of_memory,
+    stamp_of,
+)
 
 FormField = tuple[str, tuple[str | None, bytes]]
 """Its name, and the name and content of its file; without a name it is text."""
@@ -116,7 +128,23 @@ class PredictionFiles(Submitted):
         )
         if on.spec.curve:
             check_same_width(hidden, visible)
-        return _PredictionAttempt(self, visible, hidden, on.spec.inputs == "public")
+        if not self.matching.in_order:
+            if visible_ids is None:
+                with on.open_validation() as seen:
+                    check_order(visible, "the validation set", seen.table.columns, seen.table)
+            if hidden_ids is None and sees_inputs:
+                check_order(hidden, "the test set", on.sealed.inputs, on.sealed)
+        return _PredictionAttempt(self, visible, hidden, self.by_content(on.space, on.spec))
+
+    def by_content(self, space: Workspace, spec: MeterSpec) -> bool:
+        """Whether these are known by what they predict, and not by their bytes.
+
+        Files for hidden rows of a server are not: that another file is free would tell that it
+        predicts the same on inputs that its sender must not know.
+        """
+        at_server = space.meter is not None
+        in_memory = of_memory(self.test.name) and of_memory(self.validation.name)
+        return in_memory or not at_server or spec.inputs == "public"
 
     def same_bytes(self) -> str:
         """Return the digest of both files, and of how their rows are matched."""
@@ -131,8 +159,11 @@ class PredictionFiles(Submitted):
 
     def files(self) -> dict[str, Source]:
         """Return both files."""
-        names = (f"test{self.test.suffix}", f"validation{self.validation.suffix}")
-        return dict(zip(names, (self.test, self.validation), strict=True))
+        both = {"test": self.test, "validation": self.validation}
+        return {
+            f"{role}{MEMORY if of_memory(given.name) else ''}{given.suffix}": given
+            for role, given in both.items()
+        }
 
     def options(self) -> dict[str, str]:
         """Return how rows are matched."""
@@ -154,7 +185,9 @@ class PredictionFiles(Submitted):
     ) -> PredictionFiles | None:
         """Return the predictions in a body, or None if it holds something else."""
         held = {
-            (role := name.partition(".")[0]): Held(name, content, titles.get(role, ""), limits)
+            (role := name.partition(".")[0]): unpacked(
+                Held(name, content, titles.get(role, ""), limits)
+            )
             for name, (content, _) in files.items()
         }
         if held.keys() != {"test", "validation"} or len(files) != 2 or "/" in "".join(files):
@@ -171,11 +204,7 @@ class _PredictionAttempt:
 
     @property
     def identity(self) -> str:
-        """What is predicted, whatever the files look like, where test inputs are public.
-
-        Where they are hidden, it is the bytes: that another file is free would tell that it
-        predicts the same on inputs that its sender must not know.
-        """
+        """What is predicted, whatever the files look like, or their bytes."""
         if self.by_content:
             both = f"{self.hidden.content_digest}|{self.visible.content_digest}"
             return digest_of(f"content|{both}")
@@ -183,17 +212,10 @@ class _PredictionAttempt:
 
     @property
     def suffix(self) -> str:
-        return self.files.test.suffix if self.hidden.joined.places is None else ".arrow"
+        return ".arrow"
 
     def content(self) -> bytes:
-        # What was joined is kept in the order of the set: it is measured again without its ids.
-        if self.hidden.joined.places is None:
-            found = self.files.test.read_bytes()
-        else:
-            found = _arrow_bytes(self.hidden.in_order())
-        # What is kept must be what was checked and will be measured.
-        self.hidden.table.check_unchanged()
-        return found
+        return self.hidden.to_bytes()
 
     @property
     def predictions(self) -> dict[str, Predictions]:
@@ -209,7 +231,7 @@ class _PredictionAttempt:
         rehearse(on, self.hidden)
         return found
 
-    def compare(self, on: Measured, old: Predictions) -> Comparison | None:
+    def compare(self, on: Measured, old: Content) -> Comparison | None:
         return compared(on, self.hidden, old)
 
     def measure(self, on: Measured) -> Losses:
@@ -376,9 +398,6 @@ def unpack(
 
     `matching` is for the rows of predictions, `limits` for the tables that they are read from,
     `titles` is what their sender calls the files.
-
-    Raises:
-        InvalidInput: it is of other files; a model has no rows to match.
     """
     try:
         files = archive.unpack(body)
@@ -404,10 +423,11 @@ def measure_again(kept: Held, on: Measured) -> Score | None:
     """Measure what was kept of a submission on the test set once more, for its release."""
     if (model := model_kept(kept.suffix)) is not None:
         return model_score(model.read(kept.content).open(on).predictor, on)
-    return hidden_score(on.sealed, kept_predictions(kept, on), clusters=on.hidden_clusters)
+    accepted = kept_predictions(kept.content, on)
+    return hidden_score(on.sealed, accepted, clusters=on.hidden_clusters)
 
 
-def compared(on: Measured, new: Predictions, old: Predictions) -> Comparison | None:
+def compared(on: Measured, new: Content, old: Content) -> Comparison | None:
     """Compare two models on the hidden rows; None if the loss failed there."""
     groups = on.few_labels or (on.sealed.labels(index) for index in range(on.sealed.row_groups))
     try:
@@ -416,31 +436,21 @@ def compared(on: Measured, new: Predictions, old: Predictions) -> Comparison | N
         return None
 
 
-def accepted_predictions(on: Measured, entry: Entry) -> Predictions:
+def accepted_predictions(on: Measured, entry: Entry) -> Accepted:
     """Return the predictions of an answered submission, as they were accepted."""
-    content, suffix = read_kept(on.space, entry.blob)
-    return kept_predictions(Held(f"submission{suffix}", content), on)
+    return kept_predictions(read_kept(on.space, entry.blob)[0], on)
 
 
-def kept_predictions(kept: Held, on: Measured) -> Predictions:
+def kept_predictions(content: bytes, on: Measured) -> Accepted:
     """Open what was kept of predictions, as they were accepted."""
-    expected = on.expected(on.generation.table_rows, hidden=True)
-    matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
-    return Predictions.open(kept, expected=expected, matching=matching)
+    return Accepted.of_bytes(content, on.expected(on.generation.table_rows, hidden=True))
 
 
-def _arrow_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
-def check_models(spec: MeterSpec, *, onnx: bool) -> None:
+def check_models(spec: MeterSpec, *, onnx: bool, sent: bool = False) -> None:
     """Raise `InvalidInput` unless the meter was planned for such models.
 
-    A model is run on the hidden inputs, which its developers must not see otherwise.
+    A model is run on the hidden inputs, which its developers must not see otherwise. Of what was
+    `sent` to a server, the pages in memory of files that all commands share would tell the next.
     """
     if not spec.models:
         needed = "this meter takes predictions only: it was planned without models = true"
@@ -448,6 +458,10 @@ def check_models(spec: MeterSpec, *, onnx: bool) -> None:
     if spec.models == "onnx" and not onnx:
         needed = 'an ONNX file: this meter was planned with models = "onnx" in meter.toml'
         raise invalid("submission", "another model", needed)
+    if sent and not onnx and spec.inputs == "hidden" and not spec.commands_may_carry_inputs_out:
+        needed = "an ONNX file: the inputs of this meter are hidden, and a command could carry them"
+        allowed = "out (a meter may allow it: commands_may_carry_inputs_out = true)"
+        raise invalid("submission", "a command", f"{needed} {allowed}")
 
 
 def checked(attempt: ModelAttempt, on: Measured) -> ModelAttempt:

@@ -28,14 +28,14 @@ from easeml_meter.core.model import Entry, TestSet, ValidationSet
 from easeml_meter.corpus import Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
+from easeml_meter.scoring.columns import ColumnForm, form_of, form_of_both
 from easeml_meter.scoring.corpora import RocCurve
 from easeml_meter.scoring.executors import open_executor
-from easeml_meter.scoring.forms import ColumnForm, form_of, form_of_both
 from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.scoring.losses import Custom, Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
-from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.predictions import Content, Predictions
 from easeml_meter.scoring.running import SHARD_ROWS, shards
 from easeml_meter.scoring.score import MapFunction, Score, Unscorable, score
 from easeml_meter.scoring.validation import Validation, open_labels, strata_of
@@ -43,9 +43,9 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
-from easeml_meter.tables.clusters import Clusters
+from easeml_meter.tables.groups import Clusters
+from easeml_meter.vault.containers import Closing, Location
 from easeml_meter.vault.keys import unwrap, wrap
-from easeml_meter.vault.reading import Closing, Location
 from easeml_meter.vault.sealing import SealedTestSet
 
 LONGEST = 24 * 3600.0
@@ -142,7 +142,7 @@ class Attempt(Protocol):
     def measure(self, on: Measured) -> Losses:
         """Measure on the visible rows, and then on the hidden ones."""
 
-    def compare(self, on: Measured, old: Predictions) -> Comparison | None:
+    def compare(self, on: Measured, old: Content) -> Comparison | None:
         """Compare with an old model on the hidden rows; None if the loss failed there."""
 
 
@@ -317,9 +317,6 @@ def rehearse(on: Measured, predictions: Predictions) -> None:
 
     Where a prediction has no loss with any of them, its format is wrong. Found out on the hidden
     labels, that would be the answer "no reading", and cost a step.
-
-    Raises:
-        InvalidInput: by the row of such a prediction.
     """
     loss = predictions.expected.loss
     if not isinstance(loss, Custom):
@@ -342,7 +339,7 @@ def rehearse(on: Measured, predictions: Predictions) -> None:
 
 def hidden_score(
     sealed: SealedTestSet,
-    predictions: Predictions,
+    predictions: Content,
     *,
     labels: list[Any] | None = None,
     clusters: Clusters | None = None,
@@ -369,7 +366,7 @@ def hidden_score(
         return None
 
 
-def _gathered(sealed: SealedTestSet, predictions: Predictions) -> list[range]:
+def _gathered(sealed: SealedTestSet, predictions: Content) -> list[range]:
     """Gather row groups for tasks: each opens the set again, and takes its predictions along."""
     expected = predictions.expected
     if expected.shape is None:  # predictions of any size

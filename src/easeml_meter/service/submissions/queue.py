@@ -15,8 +15,10 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Unpack
 
 from easeml_meter.core.history import shown_step
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import (
     BYTES,
@@ -47,9 +49,8 @@ from easeml_meter.service.history import show_session
 from easeml_meter.service.jobs import Work
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions.answering import (
-    IN_USE,
     Advice,
-    Seen,
+    Said,
     Submission,
     answer,
     answered_before,
@@ -91,17 +92,13 @@ def accept(
     body: bytes,
     *,
     matching: RowMatching = BY_IDS,
-    once: bool = False,
-    note: str = "",
-    link: str = "",
-    seen: Seen = IN_USE,
     titles: Mapping[str, str] = NO_TITLES,
+    **said: Unpack[Said],
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    `once`: if a model of that name was answered before, that is the answer. `seen`: the sets that
-    its sender takes to be in use. `titles`: what its sender calls the files. `note` and `link` are
-    shown with the answer. The same bytes of a model that waits for the same team are that one.
+    `titles`: what its sender calls the files. The same bytes of a model that waits for the same
+    team are that one.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -115,23 +112,21 @@ def accept(
     """
     submitted = unpack(body, matching, space.limits, titles)
     if isinstance(submitted, PredictionFiles):
-        signal = answer(actor, space, submitted, model, once=once, note=note, link=link, seen=seen)
-        return _accepted(actor, space, signal)
-    given = submission_of(actor, submitted, model, once=once, note=note, link=link, seen=seen)
+        return _accepted(actor, space, answer(actor, space, submitted, model, **said))
+    given = submission_of(actor, submitted, model, **said)
     advice = Advice.read(actor, space, given)
-    name = advice.draft.same_bytes or ""
+    name = advice.draft.entry.submission
     with space.reading() as books:
         waiting = _known(books.submissions.unfinished(), space, given, name)
     if waiting is not None:
         return waiting.receipt, None
     if (found := advice.answered(space)) is not None:
         return _accepted(actor, space, found)
-    check_models(advice.state.spec, onnx=submitted.kind == "onnx")
+    check_models(advice.state.spec, onnx=submitted.kind == "onnx", sent=True)
     return _enqueue(space, given, submitted, name).receipt, None
 
 
 def _accepted(actor: Actor, space: Workspace, signal: Signal) -> Accepted:
-    """Return what the sender gets for an answer."""
     receipt = _receipt_of(space.meter or "", signal, signal.step)
     return receipt, signal if _sees_signals(actor) else None
 
@@ -335,6 +330,10 @@ def _reach(on: Measured, identifier: str) -> None:
         if ticket is None:
             raise standing.spent()
         standing.check_reach(ticket.tenant, reached=ticket.reached is not None)
+        if ticket.reached is None:
+            if state.numbered(on.generation.number).phase is not Phase.ACTIVE:
+                raise standing.spent()
+            standing.check_telling(ticket.tenant)
         reaching = ticket.reaching(on.generation.number, on.validation.number)
         books.submissions.change(replace(reaching, changed_at=on.space.now()))
 

@@ -17,7 +17,7 @@ from typing import Any
 from easeml_meter.conditions import Comparison
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
-from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.predictions import Content, Predictions
 from easeml_meter.scoring.predictor import Limits, Predictor
 from easeml_meter.scoring.running import (
     HiddenRows,
@@ -73,7 +73,7 @@ class ModelAttempt:
         """Return none."""
         return {}
 
-    def compare(self, on: Measured, old: Predictions) -> Comparison | None:
+    def compare(self, on: Measured, old: Content) -> Comparison | None:
         """Raise `InvalidInput`: a meter that compares takes predictions only."""
         raise invalid("submission", "a model", "only predictions are compared with an old model")
 

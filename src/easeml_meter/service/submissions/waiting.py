@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from easeml_meter.conditions import Comparison
 from easeml_meter.core.model import AuditLink, Entry, Event, LabelOrder, TestSet
 from easeml_meter.errors import MeterError, Waiting, invalid
-from easeml_meter.scoring.comparing import compare_known, differing
-from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import Unscorable
+from easeml_meter.scoring.predictions import Content
+from easeml_meter.scoring.score import Unscorable, compare_known, differing
 from easeml_meter.service.place import ORDERS, Workspace
 from easeml_meter.service.submissions.deciding import Draft, Known, old_model
 from easeml_meter.service.submissions.measuring import Kept, Measured
@@ -90,7 +89,6 @@ def read_pending(space: Workspace, order: LabelOrder) -> Pending:
     entry = Entry(**found["entry"])
     draft = Draft(
         entry,
-        same_bytes=found["same_bytes"],
         kept=Kept.of(entry, found["suffix"], kept),
         old=found["old"],
     )
@@ -126,9 +124,6 @@ def keep_labels(
     """Write down the labels that an order asked for, in its order; `known` are the classes.
 
     All take the same room: the size of the file must not tell how long the names are.
-
-    Raises:
-        InvalidInput: one is longer than all classes, and than any name of a class should be.
     """
     texts = [each.encode() for each in labels]
     width = max([_WIDTH, *(len(str(each).encode()) for each in known)])
@@ -172,13 +167,13 @@ class KnownLabels:
         found[self.places] = np.arange(len(self.places))
         return self.labels.take(pa.array(found, pa.int64(), mask=found < 0))
 
-    def cover(self, new: Predictions, old: Predictions) -> bool:
+    def cover(self, new: Content, old: Content) -> bool:
         """Whether every row on which two models differ has a label."""
         unlike = differing(new, old)
         unlike[self.places] = False
         return not unlike.any()
 
-    def compared(self, new: Predictions, old: Predictions) -> Comparison | None:
+    def compared(self, new: Content, old: Content) -> Comparison | None:
         """Compare two models; None if a label does not fit the loss."""
         try:
             return compare_known(new, old, self.places, self.labels)
@@ -186,7 +181,7 @@ class KnownLabels:
             return None
 
 
-def needed(new: Predictions, old: Predictions, known: NDArray[np.int64], quota: int) -> list[int]:
+def needed(new: Content, old: Content, known: NDArray[np.int64], quota: int) -> list[int]:
     """Return the rows whose labels a step asks for: as many as its quota, while there are any.
 
     First those on which the models differ; where they differ on too many, no label is read. The
@@ -206,11 +201,7 @@ def needed(new: Predictions, old: Predictions, known: NDArray[np.int64], quota: 
 
 
 def check_free(space: Workspace, test_set: TestSet, draft: Draft) -> None:
-    """Refuse a submission while one waits: what is asked next may follow from its answer.
-
-    Raises:
-        Waiting: one does, this or another.
-    """
+    """Refuse a submission while one waits: what is asked next may follow from its answer."""
     with space.reading() as books:
         _refuse_waiting(space, orders_of(books, test_set), draft)
 
@@ -223,9 +214,8 @@ def _refuse_waiting(space: Workspace, orders: Sequence[LabelOrder], draft: Draft
     if waits.entry.tenant != draft.entry.tenant:
         # Neither the name of what waits nor whether it is the same: teams do not see each other's.
         raise _waiting(order, "a submission of another team", same=False)
-    known = {waits.entry.submission, waits.same_bytes}
-    same = {each for each in (draft.entry.submission, draft.same_bytes) if each} & known
-    raise _waiting(order, waits.entry.model, same=bool(same))
+    same = waits.entry.submission == draft.entry.submission
+    raise _waiting(order, waits.entry.model, same=same)
 
 
 def _waiting(order: LabelOrder, what: str, *, same: bool) -> Waiting:
@@ -235,9 +225,7 @@ def _waiting(order: LabelOrder, what: str, *, same: bool) -> Waiting:
     return Waiting(f"{asked}: submit this one after its answer")
 
 
-def compared_on_demand(
-    on: Measured, draft: Draft, new: Predictions, old: Predictions
-) -> Comparison | None:
+def compared_on_demand(on: Measured, draft: Draft, new: Content, old: Content) -> Comparison | None:
     """Compare a model with the old one, once all labels that it needs are here.
 
     `draft` has its validation loss, its files, and the step of the old model.
@@ -285,7 +273,6 @@ def _packed(draft: Draft, rows: list[int], ids: list[str]) -> bytes:
         raise AssertionError("what waits is kept")
     head = {
         "entry": asdict(draft.entry),
-        "same_bytes": draft.same_bytes,
         "suffix": draft.kept.suffix,
         "old": draft.old,
         "rows": rows,

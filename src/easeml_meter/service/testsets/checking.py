@@ -10,41 +10,41 @@ chain, and after as many as delta was divided by no other is taken.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import io
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet, ValidationSet
+from easeml_meter.core.questions.planning import following, follows, promise_of
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.corpora import counted_in
 from easeml_meter.scoring.judged import hidden_loss, judged_in
 from easeml_meter.scoring.losses import Loss, names_as_labels, parse_loss
 from easeml_meter.scoring.outputs import OF_CLASSES, read_labels
+from easeml_meter.scoring.predictions import InBatches
 from easeml_meter.scoring.validation import may_be_classes, strata_of
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written, at_most
 from easeml_meter.storage.books import Books
-from easeml_meter.tables.strata import StrataNamed
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.groups import StrataNamed
+from easeml_meter.tables.source import excerpt
+from easeml_meter.vault.digests import shared_rows
+from easeml_meter.vault.keys import fingerprint_key
+from easeml_meter.vault.overlap import Rows
 from easeml_meter.vault.sealing import SealedTestSet
 from easeml_meter.vault.survey import NAMED
 
 _MOST_STRANGERS = 1000
 """Distinct labels outside the class list that are counted one by one."""
-
-
-class InBatches(Protocol):
-    """Rows that can be read, sealed or not."""
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read some columns."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Asked:
     """Whether the rows are sealed without labels, which are asked for later."""
     strata: StrataNamed | None = None
     """The strata, of which each has a size fixed beforehand; None: there are none."""
+    follows: MeterSpec | None = None
+    """The meter, if its plan follows the rows that are delivered."""
 
     @classmethod
     def elsewhere(
@@ -94,6 +96,7 @@ class Asked:
             pool=spec.pool,
             on_demand=spec.on_demand,
             strata=strata_of(spec),
+            follows=spec if follows(spec) else None,
         )
 
     @property
@@ -102,21 +105,13 @@ class Asked:
         return self.clusters or self.strata is not None
 
     def refuse_part(self) -> None:
-        """Refuse some of the rows where all of them come in one file.
-
-        Raises:
-            InvalidInput: they do.
-        """
+        """Refuse some of the rows where all of them come in one file."""
         if self.whole:
             what = "clusters" if self.clusters else "strata"
             raise invalid("part", True, f"a test set of {what} is delivered whole")
 
     def check_strata(self, table: InBatches, columns: Collection[str]) -> None:
-        """Refuse a test set whose strata have other sizes than were planned.
-
-        Raises:
-            InvalidInput: they have, a row is in none of them, or no column says in which.
-        """
+        """Refuse a test set whose strata have other sizes than were planned."""
         if self.strata is None:
             return
         if self.strata.column not in columns:
@@ -131,11 +126,10 @@ class Asked:
                     "promise"
                 )
 
-    def check_rows(self, rows: int, *, part: bool = False) -> None:
-        """Refuse fewer examples than the plan needs; a part may have fewer rows.
+    def check_rows(self, rows: int, *, part: bool = False, accepted: bool = False) -> None:
+        """Refuse fewer examples than the plan needs, or can follow and the labeler has `accepted`.
 
-        Raises:
-            InvalidInput: there are too few.
+        A part may have fewer rows.
         """
         needed, here = self.request.test_set.labels_needed, self.request.labels_here
         if self.pool is not None:
@@ -148,6 +142,15 @@ class Asked:
             )
         if part or rows + here >= needed:
             return
+        promise = self.follows and promise_of(following(self.follows, rows + here))
+        if promise and accepted:
+            return
+        if promise:
+            what = "clusters" if self.clusters else "labels"
+            raise InvalidInput(
+                f"{what}: {rows + here:,} given, {needed:,} planned, which weakens the promise: "
+                f"{promise}. If they are all there are, confirm it with --yes"
+            )
         if self.clusters:
             raise InvalidInput(
                 f"clusters: {rows:,} given, {needed:,} needed: label the rows of "
@@ -170,18 +173,16 @@ class Asked:
             )
 
     def unknown_labels(self, columns: Iterable[Any]) -> UnknownLabels:
-        """Refuse labels that the loss cannot take; count those outside the class list.
-
-        Raises:
-            InvalidInput: a label of the wrong type or range, by row number.
-        """
+        """Refuse labels that the loss cannot take; count those outside the class list."""
         row, found, loss, classes = 1, UnknownLabels(), self.loss, self.classes
         if loss is None:
             return found
         of_classes = loss.output in OF_CLASSES
         for labels in columns:
-            if of_classes and classes is None:
-                _check_type(labels.type)
+            if of_classes and classes is None:  # whatever the class list will be
+                if not may_be_classes(labels.type):
+                    given = f"type {excerpt(labels.type)} given"
+                    raise InvalidInput(f"labels: {given}, text or whole numbers needed")
             else:
                 codes = read_labels(labels, loss, classes, first_row=row)
                 if of_classes and classes is not None:
@@ -189,12 +190,6 @@ class Asked:
                     found = found.plus(labels.filter(pa.array(strange)))
             row += len(labels)
         return found
-
-
-def _check_type(kind: pa.DataType) -> None:
-    """Refuse what cannot be a class, whatever the class list will be."""
-    if not may_be_classes(kind):
-        raise InvalidInput(f"labels: type {excerpt(kind)} given, text or whole numbers needed")
 
 
 @dataclass(frozen=True)
@@ -232,14 +227,12 @@ class UnknownLabels:
         return ", ".join([*named, *([f"others in {_rows(rest)}"] if rest else [])])
 
     def refuse(self, classes: Classes | None) -> None:
-        """Ask the labeler to correct these labels, or to say that they are meant.
-
-        Raises:
-            InvalidInput: there are some.
-        """
+        """Ask the labeler to correct these labels, or to say that they are meant."""
         if self.rows:
+            alike = classes and all(classes.near(text) for text, _ in self.counts)
+            apart = ", which differ from classes by case or space alone" if alike else ""
             raise InvalidInput(
-                f"labels outside the class list ({classes}): {self}: correct them, or "
+                f"labels outside the class list ({classes}): {self}{apart}: correct them, or "
                 "keep them with --keep-unknown-labels (every model is wrong there)"
             )
 
@@ -254,15 +247,14 @@ def check_enough(
     sealed: SealedTestSet,
     fingerprint: str,
     parts: Sequence[Part] = (),
+    *,
+    accept_shared: bool = False,
 ) -> None:
     """Refuse a test set with too few rows that count, and enter that it was tried.
 
-    The same rows again, in whatever file, are refused again, and are no further try. The parts that
-    it was made of are withdrawn: together with fresh rows, they would be no fresh draw.
-
-    Raises:
-        InvalidInput: there are too few.
-        WrongPhase: it was tried as often as was planned.
+    The same rows again, in whatever file, are refused again, and are no further try; nor is a draw
+    with rows of a refused one, whose others were exchanged until it suits. The parts that it was
+    made of are withdrawn: together with fresh rows, they would be no fresh draw.
     """
     spec, wanted = state.spec, state.requested()
     if not spec.fixes_rows:
@@ -271,11 +263,13 @@ def check_enough(
         known = fingerprint in _failed(space, books, wanted)
         if not known:
             this_try(space, books, spec, wanted)
-    if not known and _is_enough(space, state, sealed):
+    rows = Rows.of_sealed(sealed, fingerprint_key(space.identity))
+    again = 0 if known else _of_refused(space, rows, accept_shared=accept_shared)
+    if not known and not again and _is_enough(space, state, sealed):
         return
     with space.writing() as books:
         wanted = space.state(books).requested()
-        if not known:
+        if not known and not again:
             details = {
                 "generation": wanted.number,
                 "rows": sealed.rows,
@@ -284,7 +278,8 @@ def check_enough(
                 "digest": fingerprint,
             }
             # Beside the test sets, as journals are: an older database put back forgets no try.
-            space.files.put(f"{TEST_SETS}/{wanted.number}-{fingerprint}{_TRIED}", b"")
+            name = f"{TEST_SETS}/{wanted.number}-{fingerprint}{_TRIED}"
+            space.files.put(name, _note_of(rows))
             books.audit.append(wanted.meter, space.now(), Event.SEALING_FAILED, details)
         used = len(_failed(space, books, wanted))
         here = books.parts.all(wanted)
@@ -292,6 +287,12 @@ def check_enough(
             withdraw(space, books, part)
     for part in parts:
         space.files.remove(part.blob)
+    if again:
+        ways = "" if rows.ids is not None else ", or if it was drawn independently, --accept-shared"
+        raise InvalidInput(
+            f"test set {wanted.number}: {_rows(again)} of a draw that was refused: with others "
+            f"exchanged it is no random sample; draw another one, of fresh rows{ways}"
+        )
     # How many there are is not said: it is a count of hidden labels.
     given = f"test set {wanted.number}: {_lacking(state)} (try {used} of {spec.tries})"
     if used >= spec.tries:
@@ -307,6 +308,33 @@ def withdraw(space: Workspace, books: Books, part: Part) -> None:
     books.audit.append(part.meter, space.now(), Event.PART_WITHDRAWN, details)
 
 
+def _note_of(rows: Rows) -> bytes:
+    """Return keyed digests of rows: of their ids, and of inputs that no two of them share."""
+    none = np.empty((0, 2), np.uint64)
+    found = rows.digests(rows.inputs) if rows.inputs else none
+    values, counts = np.unique(found, axis=0, return_counts=True)
+    note = io.BytesIO()
+    np.savez(note, ids=none if rows.ids is None else rows.ids, inputs=values[counts == 1])
+    return note.getvalue()
+
+
+def _of_refused(space: Workspace, rows: Rows, *, accept_shared: bool) -> int:
+    """Count the rows that stand in one draw that was refused, at most.
+
+    By their ids; without, by inputs that no two rows of a draw share.
+    """
+    names = [name for name in space.files.names(TEST_SETS) if name.endswith(_TRIED)]
+    mine = np.load(io.BytesIO(_note_of(rows))) if names else {}
+    kept = (np.load(io.BytesIO(space.files.read(f"{TEST_SETS}/{name}"))) for name in names)
+    found = [0]
+    for before in kept:
+        by_id = len(mine["ids"]) and len(before["ids"])
+        if by_id or not accept_shared:
+            kind = "ids" if by_id else "inputs"
+            found.append(len(shared_rows(mine[kind], before[kind])))
+    return max(found)
+
+
 _TRIED = ".tried"
 """How the note ends that rows were tried."""
 _NO_TRY_LEFT = (
@@ -316,11 +344,7 @@ _NO_TRY_LEFT = (
 
 
 def this_try(space: Workspace, books: Books, spec: MeterSpec, wanted: TestSet) -> int:
-    """Return the number of the try that a delivery is.
-
-    Raises:
-        WrongPhase: it was tried as often as was planned.
-    """
+    """Return the number of the try that a delivery is."""
     used = len(_failed(space, books, wanted)) if spec.fixes_rows else 0
     if spec.fixes_rows and used >= spec.tries:
         tried = "once" if used == 1 else f"{used:,} times"

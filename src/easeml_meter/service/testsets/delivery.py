@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Event, LabelRequest, Part, TestSet
-from easeml_meter.core.notices import Notice
+from easeml_meter.core.views import Notice
 from easeml_meter.errors import InvalidInput, MeterError, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.judged import hidden_loss
@@ -23,7 +24,7 @@ from easeml_meter.service.testsets import windows
 from easeml_meter.service.testsets.checking import Asked, check_enough, this_try
 from easeml_meter.service.testsets.requests import (
     as_request,
-    refuse_other_parts,
+    refuse_changed,
     retire,
     strata_needed,
 )
@@ -42,15 +43,13 @@ from easeml_meter.service.testsets.reuse import (
     sealed_rows,
 )
 from easeml_meter.storage.files import copy_into
-from easeml_meter.tables.choosing import NO_LABEL, choose_columns, without_labels
-from easeml_meter.tables.judging import with_judge
+from easeml_meter.tables.choosing import NO_LABEL, choose_columns, with_judge, without_labels
 from easeml_meter.tables.opening import FORMATS, open_table
-from easeml_meter.tables.source import Source
+from easeml_meter.tables.source import Source, about, file_digest, named
 from easeml_meter.tables.table import Table
-from easeml_meter.tables.wording import about, named
 from easeml_meter.vault.containers import is_container
 from easeml_meter.vault.inspection import Delivered
-from easeml_meter.vault.keys import read_recipient
+from easeml_meter.vault.keys import fingerprint_key, read_recipient
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 from easeml_meter.vault.survey import Survey, refuse_repeated_ids
@@ -95,10 +94,38 @@ def seal_labels(
             repeats; there are too few rows; or labels are outside the class list.
         WrongPhase: no test set is requested.
     """
+    before = _sealed_before(space, destination)
     with space.reading() as books:
         state = space.state(books)
-        asked = asked_of(space, state, as_request(space, books, state.requested()))
-    return seal_for(asked, source, destination, choices, recipients, clock=space.clock)
+        wanted = state.numbered(before.generation) if before else state.requested()
+        asked = asked_of(space, state, as_request(space, books, wanted))
+    if before is None:
+        return seal_for(asked, source, destination, choices, recipients, clock=space.clock)
+    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
+        again = Path(folder, destination.name)
+        seal_for(asked, source, again, choices, recipients, clock=space.clock)
+        with (
+            open_sealed(space, wanted, destination) as old,
+            open_sealed(space, wanted, again) as new,
+        ):
+            key = fingerprint_key(space.identity)
+            facts = [replace(each.manifest, created="", sha256="") for each in (old, new)]
+            if facts[0] == facts[1] and old.fingerprint(key) == new.fingerprint(key):
+                return before
+    raise InvalidInput(f"{destination} already exists, with other rows; choose another name")
+
+
+def _sealed_before(space: Workspace, destination: Path) -> Manifest | None:
+    """Return what a file says that was sealed here for this meter, so that it is not done twice."""
+    state = space.read_state()
+    numbers = tuple(each.number for each in reversed(state.generations))
+    with suppress(MeterError, OSError):
+        given = Delivered.of(
+            destination, space.identity, meter=state.meter.id, generations=numbers
+        ).inspect()
+        with open_sealed(space, state.numbered(given.generation), destination) as sealed:
+            return sealed.manifest
+    return None
 
 
 def seal_for(
@@ -116,7 +143,9 @@ def seal_for(
     """
 
     def check(found: Survey) -> None:
-        asked.check_rows(found.examples, part=choices.part)
+        asked.check_rows(
+            found.examples, part=choices.part, accepted=True
+        )  # whoever adds it is asked
         with about(source):
             asked.check_strata(found.table, found.table.columns)
         if asked.on_demand:
@@ -168,11 +197,7 @@ def seal_for(
 
 
 def check_clusters(column: str | None, *, clusters: bool) -> None:
-    """Refuse a column of clusters where rows are independent, and none where they are not.
-
-    Raises:
-        InvalidInput: one is named or left out where it must not be.
-    """
+    """Refuse a column of clusters where rows are independent, and none where they are not."""
     if clusters and not column:
         needed = "this meter counts clusters: name the column that says which rows belong together"
         raise invalid("cluster", "no column", f"{needed} (--cluster)")
@@ -182,11 +207,6 @@ def check_clusters(column: str | None, *, clusters: bool) -> None:
 
 
 def _with_judge(table: Table, label: str, choices: Choices, asked: Asked) -> Table:
-    """Return rows with their labels and the judge's words.
-
-    Raises:
-        InvalidInput: a judge is named or left out where it must not be.
-    """
     if asked.pool is None:
         raise invalid("judge", choices.judge, "none: this meter was planned without judge_error")
     if choices.judge is None:
@@ -195,11 +215,6 @@ def _with_judge(table: Table, label: str, choices: Choices, asked: Asked) -> Tab
 
 
 def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
-    """Return the columns of labels and ids, as the loss needs them.
-
-    Raises:
-        InvalidInput: a label column is named or left out where it must not be.
-    """
     label, id_column = choices.label, choices.id_column
     if asked.on_demand:
         if label is not None:
@@ -248,11 +263,22 @@ def add_test_set(
         WrongPhase: no test set is requested.
     """
     state = space.read_state()
+    if (done := _delivered(state, path)) is not None:
+        return done
     with open_delivered(space, state, path) as sealed:
         delivered = delivered or sealed.manifest.sha256
         return take_in(
             actor, space, state, sealed, path, decisions=decisions, parts=parts, delivered=delivered
         )
+
+
+def _delivered(state: MeterState, path: Path) -> TestSet | None:
+    """Return the test set in use if it is this file: it is not taken in twice."""
+    latest = state.generations[-1]
+    known = (latest.manifest or {}).get(DELIVERED) if latest.active else None
+    with suppress(OSError):
+        return latest if known is not None and known == file_digest(path) else None
+    return None
 
 
 def take_in(
@@ -273,7 +299,7 @@ def take_in(
     # Parts have no say here: a whole test set is complete by itself.
     request = LabelRequest(wanted, (), (), strata_needed(state.spec, wanted))
     asked = asked_of(space, state, request)
-    asked.check_rows(sealed.manifest.examples)
+    asked.check_rows(sealed.manifest.examples, accepted=decisions.accept_fewer)
     asked.check_strata(sealed, {column.name for column in sealed.manifest.columns})
     check_alone(space, state, sealed)
     if windows.before(state) is None:
@@ -281,7 +307,8 @@ def take_in(
         elsewhere, notices = check_reuse(actor, space, state, sealed, decisions)
         windows.fresh_batch(space, state, sealed, path)
         # The last check: if it fails, that is entered as a try, and tries are few.
-        check_enough(space, state, sealed, fingerprint, parts or ())
+        shared = decisions.accept_shared
+        check_enough(space, state, sealed, fingerprint, parts or (), accept_shared=shared)
         return _begin(
             elsewhere,
             state,
@@ -341,8 +368,7 @@ def _begin(
         wanted = current.requested()
         if wanted.number != number:  # somebody was faster, and that set is spent already
             raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
-        if parts is not None:
-            refuse_other_parts(books, wanted, parts)
+        refuse_changed(elsewhere.actor, books, wanted, parts)
         # Whoever hands one in does not see a test set that has not begun.
         if current.validation != state.validation:
             raise MeterError("a validation set was handed in meanwhile: deliver the rows again")
@@ -457,6 +483,8 @@ def check_reuse(
         refuse_repeated_ids("", rows.ids, rows.named)
     with space.reading() as books:
         validations = books.validation.all(state.meter.id)
+    # At a server, who was given an earlier one has seen its rows. A folder's owner has seen all.
+    validations = validations[-1:] if space.embedded else validations
     found = overlaps(space, state, validations, sealed, rows)
     decide(found, sealed.rows, decisions)
     number, now = sealed.manifest.generation, space.now()

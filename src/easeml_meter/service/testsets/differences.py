@@ -12,20 +12,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from easeml_meter.core.differences import Compared, Differences, DifferingExample
 from easeml_meter.core.history import shown_step
 from easeml_meter.core.model import Entry, TestSet
+from easeml_meter.core.views import Compared, Differences, DifferingExample
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.scoring.comparing import losses_of
-from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.predictions import Accepted, meant
+from easeml_meter.scoring.score import losses_of
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.kinds import MODELS, accepted_predictions
 from easeml_meter.service.submissions.measuring import Measured, suffix_of
 from easeml_meter.service.testsets.release import TEST_SET, released_folder, released_session
 from easeml_meter.spec import MeterSpec, is_zero_one
-from easeml_meter.tables.clusters import Clusters
-from easeml_meter.tables.strata import Strata
+from easeml_meter.tables.groups import Clusters, Strata
 
 PAGE = 20
 """Examples that are shown at once."""
@@ -155,7 +154,7 @@ def _entry(spec: MeterSpec, entries: Sequence[Entry], step: int) -> Entry:
 def _examples(
     space: Workspace,
     test_set: TestSet,
-    both: Sequence[Predictions],
+    both: Sequence[Accepted],
     losses: Sequence[Any],
     places: list[int],
 ) -> Iterator[DifferingExample]:
@@ -167,7 +166,7 @@ def _examples(
     label, ids = manifest["label"]["name"], manifest["id_column"]
     with space.files.local(f"{released_folder(test_set.number)}/{TEST_SET}") as path:
         table = _rows(pq.ParquetFile(path), places)
-    said = [_said(each.in_order().take(places)) for each in both]
+    said = [[_said(value) for value in meant(each.values[places], each.expected)] for each in both]
     inputs = [name for name in table.column_names if name not in (label, ids)][:_MOST_INPUTS]
     for index, (place, row) in enumerate(zip(places, table.to_pylist(), strict=True)):
         yield DifferingExample(
@@ -194,19 +193,13 @@ def _rows(file: Any, places: list[int]) -> pa.Table:
     return pa.concat_tables([pieces[place] for place in places])
 
 
-def _said(table: pa.Table) -> list[str]:
-    """Return each prediction in words: its value, or the columns with the largest numbers."""
-    if table.num_columns == 1:
-        return [_value(each) for each in table.column(0).to_pylist()]
-    ranked = []
-    for row in table.to_pylist():
-        known = [(name, value) for name, value in row.items() if value is not None]
-        known.sort(key=lambda each: -float(each[1]))
-        ranked.append(", ".join(f"{name} {_value(value)}" for name, value in known[:_NAMED]))
-    return ranked
-
-
-def _value(value: Any) -> str:
+def _said(value: Any) -> str:
+    """Return a prediction in words; of probabilities, the classes with the largest."""
+    if isinstance(value, dict):
+        ranked = sorted(value.items(), key=lambda each: -each[1])[:_NAMED]
+        return ", ".join(f"{name} {_said(each)}" for name, each in ranked)
+    if isinstance(value, list):
+        return ", ".join(map(_said, value))
     if value is None:
         return "missing"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

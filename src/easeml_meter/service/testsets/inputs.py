@@ -15,7 +15,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.table_file import write_table
+from easeml_meter.tables.writing import write_table
 from easeml_meter.vault.sealing import SealedTestSet
 
 
@@ -90,12 +90,10 @@ def _pieces(space: Workspace, test_set: TestSet) -> Iterator[bytes]:
 
 
 def _visible_columns(sealed: SealedTestSet) -> pa.Schema:
-    """Return all columns but the label."""
     return pa.schema([field for field in sealed.schema if field.name != sealed.manifest.label.name])
 
 
 def _taken_from(sink: io.BytesIO) -> bytes:
-    """Empty a sink."""
     data = sink.getvalue()
     sink.seek(0)
     sink.truncate()

@@ -25,9 +25,8 @@ from easeml_meter.service.submissions.waiting import (
 )
 from easeml_meter.service.testsets.delivery import asked_of
 from easeml_meter.tables.opening import open_table
-from easeml_meter.tables.source import Held, Source
+from easeml_meter.tables.source import Held, Source, about, excerpt
 from easeml_meter.tables.spelling import as_texts
-from easeml_meter.tables.wording import about, excerpt
 from easeml_meter.vault.keys import read_recipient, unwrap, wrap
 
 _NAMED = 3

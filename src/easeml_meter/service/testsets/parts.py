@@ -19,7 +19,7 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.checking import withdraw
 from easeml_meter.service.testsets.delivery import DELIVERED, Choices
-from easeml_meter.service.testsets.requests import as_request, open_request, refuse_other_parts
+from easeml_meter.service.testsets.requests import as_request, open_request, refuse_changed
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
     LabelerDecisions,
@@ -30,11 +30,10 @@ from easeml_meter.service.testsets.reuse import (
 from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held
-from easeml_meter.vault.comparison import Rows
 from easeml_meter.vault.digests import shared_rows
 from easeml_meter.vault.keys import unwrap
-from easeml_meter.vault.likeness import LARGEST_SHARE, repeated
 from easeml_meter.vault.manifest import Manifest
+from easeml_meter.vault.overlap import LARGEST_SHARE, Rows, repeated
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
 LARGEST_FROM_BROWSER = 64 << 20
@@ -78,12 +77,17 @@ def add_labels(
         wanted = state.requested()
         earlier = books.parts.all(wanted)
     with delivery.open_delivered(space, state, path) as sealed:
-        here = sealed.rows + sum(each.rows for each in earlier)
         asked = delivery.asked_of(space, state, LabelRequest(wanted, (), ()))
         if part:
             asked.refuse_part()
-        if asked.whole or (not earlier and not part and here >= wanted.labels_needed):
-            whole = delivery.take_in(
+        complete = decisions.accept_fewer and not part and asked.follows is not None
+        # Whoever says that this is all may say it of a file that became a part.
+        digest = sealed.manifest.sha256 if complete else ""
+        kept = [each for each in earlier if each.digest != digest]
+        here = sealed.rows + sum(each.rows for each in kept)
+        enough = complete or here >= wanted.labels_needed
+        if asked.whole or (not kept and not part and enough):
+            added = delivery.take_in(
                 actor,
                 space,
                 state,
@@ -93,19 +97,19 @@ def add_labels(
                 parts=earlier,
                 delivered=sealed.manifest.sha256,
             )
-            return _as_it_stands(space, whole)
-        delivery.check_alone(space, state, sealed)
-        with ExitStack() as stack:
-            others = [stack.enter_context(_open(space, wanted, each)) for each in earlier]
-            rows = sealed_rows(space, sealed)
-            for each, other in zip(earlier, others, strict=True):
-                check_alike(other, sealed)
-                _check_new(space, each, other, sealed, rows, accepted=decisions.accept_shared)
-            if here < wanted.labels_needed:
-                delivery.check_reuse(actor, space, state, sealed, decisions)
-                _keep(actor, space, wanted, path, sealed.manifest, before=earlier)
-                return _as_it_stands(space, wanted)
-            added = _merge(actor, space, [*others, sealed], decisions, earlier)
+        else:
+            delivery.check_alone(space, state, sealed)
+            with ExitStack() as stack:
+                others = [stack.enter_context(_open(space, wanted, each)) for each in kept]
+                rows = sealed_rows(space, sealed)
+                for each, other in zip(kept, others, strict=True):
+                    check_alike(other, sealed)
+                    _check_new(space, each, other, sealed, rows, accepted=decisions.accept_shared)
+                if not enough:
+                    delivery.check_reuse(actor, space, state, sealed, decisions)
+                    _keep(actor, space, wanted, path, sealed.manifest, before=earlier)
+                    return _as_it_stands(space, wanted)
+                added = _merge(actor, space, [*others, sealed], decisions, earlier)
     # Once all is entered: until then, nothing else holds the rows of these parts.
     for each in earlier:
         space.files.remove(each.blob)
@@ -220,7 +224,7 @@ def _keep(
         now = space.now()
         open_request(space, books, wanted.number)
         # The rows were compared with those parts, and with no other.
-        refuse_other_parts(books, wanted, before)
+        refuse_changed(actor, books, wanted, before)
         number = 1 + max((part.number for part in before), default=0)
         books.parts.add(
             Part(wanted.meter, wanted.number, number, rows, digest, blob, actor.user, now)

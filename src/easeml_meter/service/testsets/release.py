@@ -6,29 +6,27 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from easeml_meter.conditions import Variable
-from easeml_meter.core.history import MeterState, ledger_of
+from easeml_meter.core.history import MeterState, as_delivered, ledger_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
 from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import InvalidInput, NotFound, VaultError, WrongPhase
-from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Score
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import complete_retirement, reconcile, session_of
 from easeml_meter.service.place import RELEASED, Workspace
-from easeml_meter.service.submissions.deciding import too_few
+from easeml_meter.service.submissions.deciding import tenants_held, too_few
 from easeml_meter.service.submissions.kinds import (
     accepted_predictions,
     compared,
     measure_again,
-    model_kept,
 )
 from easeml_meter.service.submissions.measuring import Measured, open_sealed, read_kept, split_curve
 from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
@@ -38,17 +36,16 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.archive import DamagedArchive
-from easeml_meter.tables.judging import apart
+from easeml_meter.tables.choosing import apart
 from easeml_meter.tables.source import Held
-from easeml_meter.tables.table_file import write_table
-from easeml_meter.vault.comparison import Rows, compare
-from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
+from easeml_meter.tables.writing import write_table
+from easeml_meter.vault.overlap import LARGEST_SHARE, Rows, compare, likeness
 from easeml_meter.vault.sealing import SealedTestSet
 
 TEST_SET = "testset.parquet"
 RETROSPECTIVE = "retrospective.json"
 
-_UNREADABLE = (FileNotFoundError, VaultError, InvalidInput, DamagedArchive)
+_UNREADABLE = (FileNotFoundError, VaultError, InvalidInput, DamagedArchive, pa.ArrowException)
 """What reading a kept submission raises that is lost, damaged, or does not fit its test set."""
 
 
@@ -93,6 +90,8 @@ def choose(actor: Actor, space: Workspace, number: int | None = None) -> Chosen:
         for later in state.generations:
             if test_set.number < later.number <= state.last_sharing(test_set):
                 complete_retirement(space, books, state, later)
+                _refuse_running(books, state, later)
+        _refuse_running(books, state, test_set)
         entries = books.entries.all(test_set.meter, test_set.number)
     space.journal(test_set).append(unjournaled, histories.journaled)
     # After the lock: sealed files are compared row by row, which may take minutes.
@@ -103,7 +102,7 @@ def choose(actor: Actor, space: Workspace, number: int | None = None) -> Chosen:
 def hand_out(space: Workspace, chosen: Chosen, draw: Callable[[SessionView], str]) -> TestSet:
     """Measure every kept submission once more, and publish the test set."""
     state, test_set, entries = chosen.state, chosen.test_set, chosen.entries
-    spec = state.spec.of_test_set(test_set.number)
+    spec = as_delivered(state.spec, test_set)
     truths: list[Truth | None] = [None for _ in entries]
     known = _known(space, spec, test_set)
     changes: list[float | None] = [None for _ in entries]
@@ -113,9 +112,9 @@ def hand_out(space: Workspace, chosen: Chosen, draw: Callable[[SessionView], str
             olds = [steps.get((each.tenant, each.old)) for each in entries]
             pairs = zip(entries, olds, strict=True)
             if known is None:
-                truths = [_truth(on, each, old) for each, old in pairs]
+                truths = [_alone(_truth, on, each, old) for each, old in pairs]
             else:  # most rows have no label, so nobody knows a test loss
-                changes = [_change(on, each, old, known) for each, old in pairs]
+                changes = [_alone(_change, on, each, old, known) for each, old in pairs]
     _export(space, spec, test_set, known)
     records = _records(spec, entries, truths)
     if known is not None:
@@ -144,6 +143,13 @@ def hand_out(space: Workspace, chosen: Chosen, draw: Callable[[SessionView], str
     return released
 
 
+def _refuse_running(books: Books, state: MeterState, test_set: TestSet) -> None:
+    """Let a release wait for models that run on hidden rows: those are charged, whatever comes."""
+    if tenants_held(books, state, test_set):
+        line = f"a model is running on the hidden rows of test set {test_set.number}"
+        raise WrongPhase(f"{line}: release it when the model is answered")
+
+
 def _refuse_others(books: Books, test_set: TestSet, entries: list[Entry]) -> None:
     """Refuse answers that came after those that were measured once more."""
     if books.entries.all(test_set.meter, test_set.number) != entries:
@@ -153,7 +159,6 @@ def _refuse_others(books: Books, test_set: TestSet, entries: list[Entry]) -> Non
 def _report(
     space: Workspace, state: MeterState, released: TestSet, draw: Callable[[SessionView], str]
 ) -> None:
-    """Draw the report of each tenant."""
     for tenant in range(1, state.tenants + 1):
         own = truths_of(space, released, tenant)
         with space.reading() as books:
@@ -353,9 +358,9 @@ def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -
     """Return n - o as the labels show it that were asked for; None where it cannot be known."""
     if old is None or not entry.blob:
         return None
-    both = _both_kept(on, entry, old)
+    both = accepted_predictions(on, entry), accepted_predictions(on, old)
     # Older books have lost orders, and with them which rows have labels.
-    if both is None or not known.cover(*both):
+    if not known.cover(*both):
         return None
     against = known.compared(*both)
     if against is None or against.apart(predictions=True) > as_written(on.spec.disagreement or 1):
@@ -364,15 +369,10 @@ def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -
 
 
 def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
-    """Measure again what was kept, beside the old model if it was compared with one.
-
-    Return None where a model could not be measured, or what was kept of it cannot be read.
-    """
+    """Measure again what was kept, beside the old model if it was compared with one."""
     if not entry.blob or not entry.validation_loss:
         return None
-    score = _score_again(on, entry)
-    both = None if old is None else _both_kept(on, entry, old)
-    if score is None or (old is not None and both is None):
+    if (score := _score_again(on, entry)) is None:
         return None
     validation_loss = Fraction(entry.validation_loss)
     if too_few(ledger_of(on.spec, on.generation), score):
@@ -382,34 +382,31 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     rules = _told(on.spec, entry)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
-    against = None if both is None else compared(on, *both)
+    against = None
+    if old is not None:
+        both = accepted_predictions(on, entry), accepted_predictions(on, old)
+        against = compared(on, *both)
     found = rules.truth(validation_loss, score.mean, against)
     return Truth(float(validation_loss), float(score.mean), **found)
 
 
-# One kept file that was lost or damaged costs the truth of its own step, not the release: all
-# others, and every later test set, would wait for it for ever.
 def _score_again(on: Measured, entry: Entry) -> Score | None:
-    """Measure what was kept of a submission; None if it cannot be read or measured."""
+    """Measure what was kept of a submission; None if a model cannot be measured any more."""
     corpus, visible = on.spec.corpus, None
-    try:
-        content, suffix = read_kept(on.space, entry.blob)
-        if corpus is not None and corpus.curve:
-            content, visible = split_curve(corpus, content)
-    except _UNREADABLE:
-        return None
-    try:
-        score = measure_again(Held(f"submission{suffix}", content), on)
-    except InvalidInput:
-        if model_kept(suffix):  # another machine may be able to run it
-            raise
-        return None
+    content, suffix = read_kept(on.space, entry.blob)
+    if corpus is not None and corpus.curve:
+        content, visible = split_curve(corpus, content)
+    score = measure_again(Held(f"submission{suffix}", content), on)
     return score if score is None or visible is None else score.beside(visible)
 
 
-def _both_kept(on: Measured, new: Entry, old: Entry) -> tuple[Predictions, Predictions] | None:
-    """Open what was kept of two submissions; None if one of them cannot be read."""
+_Found = TypeVar("_Found")
+
+
+# One kept file that was lost or damaged, or a model that does not fit any more, costs the truth of
+# its own step, not the release: all others, and every later test set, would wait for it for ever.
+def _alone(found: Callable[..., _Found | None], *given: Any) -> _Found | None:
     try:
-        return accepted_predictions(on, new), accepted_predictions(on, old)
+        return found(*given)
     except _UNREADABLE:
         return None

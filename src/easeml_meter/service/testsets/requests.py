@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet, stamp
+from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.errors import MeterError, WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -104,14 +105,21 @@ def open_request(space: Workspace, books: Books, number: int) -> TestSet:
     return found
 
 
-def refuse_other_parts(books: Books, test_set: TestSet, known: Sequence[Part]) -> None:
-    """Refuse what was made of, or compared with, other parts than there are now.
+def refuse_changed(
+    actor: Actor, books: Books, test_set: TestSet, known: Sequence[Part] | None
+) -> None:
+    """Refuse what was made of, or compared with, other parts than there are now; None: any.
 
-    Raises:
-        MeterError: one was added or withdrawn.
+    Nor may labels come from somebody whose seat was exchanged while they were being read: when
+    seats are given, labels that are still to come are not looked at.
     """
-    if books.parts.all(test_set) != list(known):
+    if known is not None and books.parts.all(test_set) != list(known):
         raise MeterError("another part was added or withdrawn meanwhile: try again")
+    givers = {actor.user, *(part.added_by for part in known or ())}
+    seats = books.seats.at(test_set.meter)
+    if any(each.user in givers and each.role is not Role.LABELER for each in seats):
+        line = "labels of somebody who develops here, or runs models"
+        raise MeterError(f"{line}: ask an admin to take that seat away first")
 
 
 @needs(Permission.RETIRE)

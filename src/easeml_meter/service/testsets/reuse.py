@@ -14,26 +14,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet, ValidationSet
-from easeml_meter.core.notices import NAMED_ROWS, Notice
 from easeml_meter.core.people import Role
+from easeml_meter.core.views import NAMED_ROWS, Notice
 from easeml_meter.errors import InvalidInput, MeterError, WrongPhase, invalid
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.opening import open_table
-from easeml_meter.vault.comparison import RowNumbers, Rows, Shared, compare
+from easeml_meter.tables.source import Source
 from easeml_meter.vault.keys import fingerprint_key, unwrap, wrap
-from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
+from easeml_meter.vault.overlap import LARGEST_SHARE, RowNumbers, Rows, Shared, compare, likeness
 from easeml_meter.vault.sealing import SealedTestSet
 
 _NOTICE_BYTES = 1024
@@ -48,6 +46,8 @@ class LabelerDecisions:
     """Ids that earlier sets have with other inputs are other examples."""
     accept_shared: bool = False
     """Rows with the inputs of earlier sets were drawn independently."""
+    accept_fewer: bool = False
+    """These, with the parts that came, are all the rows: a weaker promise is accepted."""
 
 
 UNDECIDED = LabelerDecisions()
@@ -70,7 +70,7 @@ class Overlap:
 
     def notice(self, generation: int, at: str) -> Notice:
         """Return what the labelers are told of it."""
-        rows = np.union1d(self.shared.again, self.shared.inputs)
+        rows = self.shared.rows
         return Notice(
             at=at,
             generation=generation,
@@ -83,11 +83,7 @@ class Overlap:
 
 
 def fresh_rows(space: Workspace, state: MeterState, sealed: SealedTestSet, path: Path) -> str:
-    """Return the fingerprint of rows, unless they were a test set of this meter before.
-
-    Raises:
-        InvalidInput: they were, and their answers are counted there.
-    """
+    """Return the fingerprint of rows, unless they were a test set of this meter before."""
     fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
     for other in state.generations:
         if other.fingerprint == fingerprint:
@@ -136,27 +132,31 @@ def _with_test_set(space: Workspace, rows: Rows, other: TestSet) -> Shared:
 
 
 def with_validation(
-    space: Workspace, sealed: SealedTestSet, rows: Rows, validation: ValidationSet
+    space: Workspace,
+    sealed: SealedTestSet,
+    rows: Rows,
+    validation: ValidationSet,
+    source: Source | None = None,
 ) -> Shared:
-    """Compare a test set with a validation set, whose inputs are read with its types."""
+    """Compare a test set with a validation set, whose inputs are read with its types.
+
+    `source`: where it comes from, if it is not kept yet.
+    """
     id_column = validation.id_column or rows.id_column
     types = {name: sealed.schema.field(name).type for name in sealed.inputs}
     # Ids and labels are names: a type of the other file would not fit all of them.
     texts = [name for name in (id_column, validation.label) if name is not None]
     types = {name: kind for name, kind in types.items() if name not in texts}
     # Developers choose the file: one that cannot be read so must not keep labelers from theirs.
-    with suppress(MeterError), space.files.local(validation.blob) as path:
-        table = open_table(path, types=types, texts=texts)
+    kept = space.files.local(validation.blob) if source is None else nullcontext(source)
+    with suppress(MeterError), kept as given:
+        table = open_table(given, types=types, texts=texts)
         return compare(rows, Rows.of_table(table, validation.label, id_column, rows.key))
     return Shared(compared=False)
 
 
 def decide(found: Sequence[Overlap], rows: int, decisions: LabelerDecisions) -> None:
-    """Refuse rows that were used before; ask the labeler where ids and inputs leave it open.
-
-    Raises:
-        InvalidInput: rows were used before, or the labeler has something to decide.
-    """
+    """Refuse rows that were used before; ask the labeler where ids and inputs leave it open."""
     for each in found:
         refuse_rows(
             each.shared.again,
@@ -259,11 +259,7 @@ class Elsewhere:
     _compared: set[tuple[str, int]] = field(default_factory=set)
 
     def refuse(self) -> None:
-        """Refuse the rows if they stand in a test set of another meter, whatever its phase.
-
-        Raises:
-            InvalidInput: they do.
-        """
+        """Refuse the rows if they stand in a test set of another meter, whatever its phase."""
         with self.space.reading() as books:
             others = self._left(books)
         for other, share in _found(self.space, self.rows, others):
@@ -277,9 +273,6 @@ class Elsewhere:
 
         Comparing may take minutes, so it is done without a lock: whatever was entered meanwhile is
         compared then, until there is nothing left.
-
-        Raises:
-            InvalidInput: the rows were given to another meter meanwhile.
         """
         while True:
             with suppress(_Behind), self.space.writing() as books:
@@ -305,11 +298,7 @@ class _Behind(Exception):
 
 
 def refuse_active(actor: Actor, space: Workspace, number: int, rows: Rows) -> None:
-    """Refuse to release the rows of test set `number` if another meter still uses them.
-
-    Raises:
-        WrongPhase: they stand in an active test set.
-    """
+    """Refuse to release the rows of test set `number` if another meter still uses them."""
     with space.reading() as books:
         active = [each for each in _others(space, books) if each.phase is Phase.ACTIVE]
     for other, share in _found(space, rows, active):
@@ -332,9 +321,6 @@ def refuse_claimed(space: Workspace, books: Books, meter: str, fingerprint: str)
 
     The books know the owner too, but an older copy of them may be put back: the note of `claim`
     lies with the files and stays.
-
-    Raises:
-        InvalidInput: it counts at another one.
     """
     if space.claims is None:
         return
@@ -349,11 +335,7 @@ def refuse_claimed(space: Workspace, books: Books, meter: str, fingerprint: str)
 
 
 def claim(space: Workspace, books: Books, meter: str, fingerprint: str) -> None:
-    """Note that a test set counts at a meter, or refuse because it counts at another one.
-
-    Raises:
-        InvalidInput: it counts at another one.
-    """
+    """Note that a test set counts at a meter, or refuse because it counts at another one."""
     refuse_claimed(space, books, meter, fingerprint)
     if space.claims is not None and not space.claims.exists(fingerprint):
         space.claims.put(fingerprint, meter.encode())

@@ -25,7 +25,7 @@ from easeml_meter.service.place import RELEASED, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets.reuse import covering
 from easeml_meter.tables.table import Batches, Table
-from easeml_meter.tables.table_file import write_table
+from easeml_meter.tables.writing import write_table
 from easeml_meter.vault.keys import fingerprint_key
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
@@ -140,9 +140,6 @@ def fresh_batch(space: Workspace, state: MeterState, sealed: SealedTestSet, path
 
     Without ids and inputs, nothing else tells. The fingerprint of a test set is that of all its
     batches, so those of each are made from its rows.
-
-    Raises:
-        InvalidInput: they are.
     """
     key = fingerprint_key(space.identity)
     for other in covering(state):

@@ -12,12 +12,11 @@ import sqlalchemy as sa
 
 from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.books.copies import Copies
-from easeml_meter.storage.books.deliveries import Deliveries
 from easeml_meter.storage.books.entries import Accounts, Entries, HandOvers
 from easeml_meter.storage.books.meters import Meters
-from easeml_meter.storage.books.submissions import Counts, Submissions
 from easeml_meter.storage.books.testsets import Parts, Releases, TestSets, Uploads, ValidationSets
 from easeml_meter.storage.books.users import Seats, Tokens, Users, WrongPasswords
+from easeml_meter.storage.books.work import Counts, Deliveries, Submissions
 
 BEGIN = "begin"
 """Where a connection says how its next transaction begins; empty: there is none."""

@@ -39,6 +39,7 @@ LEFT_OUT = (
             schema.releases,
             schema.guesses,
             schema.queue_waits,
+            schema.workers,
         )
     ),
 )

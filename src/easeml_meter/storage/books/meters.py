@@ -24,12 +24,7 @@ class Meters(Repository):
         self._add(schema.meters, [meter])
 
     def get(self, identifier: str | None = None) -> MeterRecord:
-        """Return a meter by its id, or the only one of an embedded database.
-
-        Raises:
-            NotFound: no meter has this id.
-            StorageError: no id was given, and the database does not hold exactly one meter.
-        """
+        """Return a meter by its id, or the only one of an embedded database."""
         which = {} if identifier is None else {"id": identifier}
         found = self._values(schema.meters, MeterRecord, **which)
         if len(found) != 1:

@@ -29,7 +29,6 @@ class Repository:
         return [kind(*row) for row in found]
 
     def _add(self, table: sa.Table, values: Sequence[object]) -> None:
-        """Enter values of one kind as rows."""
         if values:
             self._connection.execute(table.insert(), [columns_of(each) for each in values])
 

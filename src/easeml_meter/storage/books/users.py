@@ -30,11 +30,7 @@ class Users(Repository):
         return sorted(self._values(schema.users, User), key=lambda user: user.name)
 
     def get(self, identifier: str) -> User:
-        """Return an account by its id.
-
-        Raises:
-            NotFound: no account has this id.
-        """
+        """Return an account by its id."""
         found = self._values(schema.users, User, id=identifier)
         if not found:
             raise NotFound(f"user {identifier[:32]!r}: none with that id")
@@ -137,6 +133,11 @@ class Tokens(Repository):
         """Return a user's tokens, the newest first."""
         found = self._values(schema.tokens, Token, "created_at", "id", user=user)
         return [_token(each) for each in reversed(found)]
+
+    def forget(self, user: str, now: str, *, keep: int) -> None:
+        """Remove those of a user's tokens that are not usable any more, but for the newest."""
+        old = [each.id for each in self.of(user) if not each.usable(now)][keep:]
+        self._connection.execute(schema.tokens.delete().where(schema.tokens.c.id.in_(old)))
 
     def find(self, identifier: str) -> Token | None:
         """Return a token by its id, if there is one."""

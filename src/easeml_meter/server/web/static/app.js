@@ -125,10 +125,10 @@ for (const kind of ["dragover", "dragleave", "drop"]) {
 async function offerColumns(field) {
   const list = document.getElementById(field.dataset.columns);
   const [file] = field.files;
-  const separator = { ".csv": ",", ".tsv": "\t" }[file ? ending(file) : ""];
   list?.replaceChildren();
-  if (!list || !separator) return;
+  if (!list || !file || ![".csv", ".tsv"].includes(ending(file))) return;
   const [header] = (await file.slice(0, 65536).text()).split(/\r?\n/);
+  const separator = [",", ";", "\t"].find((mark) => header.includes(mark)) ?? ",";
   for (const name of header.split(separator)) {
     const option = document.createElement("option");
     option.value = name.trim().replace(/^"|"$/g, "");
@@ -168,7 +168,7 @@ document.addEventListener("submit", (event) => {
   event.preventDefault();
   const query = new URLSearchParams();
   const files = [];
-  for (const [name, value] of new FormData(form)) {
+  for (const [name, value] of new FormData(form, event.submitter)) {
     if (value instanceof File) files.push([name, value]);
     else query.append(name, value);
   }

@@ -19,7 +19,20 @@ async function encrypt(file) {
 
 // What can be seen of the rows is said while nothing has been sent yet.
 const looked = document.getElementById("looked");
-const separators = { csv: ",", tsv: "\t" };
+const readable = /\.(csv|tsv|jsonl|ndjson|json)$/i;
+const taken = /\.(csv|tsv|jsonl|ndjson|json|parquet|pq|arrow|feather)(\.gz)?$/i;
+
+// A comma, wherever the header has one; else what a spreadsheet writes in its place.
+function separatorOf(text) {
+  const [header] = text.replace(/"[^"]*"/g, "").split(/[\r\n]/);
+  return [",", ";", "\t"].find((mark) => header.includes(mark)) ?? ",";
+}
+
+async function unpacked(file) {
+  if (!/\.gz$/i.test(file.name)) return file;
+  const content = file.stream().pipeThrough(new DecompressionStream("gzip"));
+  return new File([await new Response(content).blob()], file.name.slice(0, -3));
+}
 
 function cells(text, separator) {
   const rows = [];
@@ -47,21 +60,21 @@ function cells(text, separator) {
 
 // Give the columns of a text file by name; null for files that only the server reads.
 async function columnsOf(file) {
-  const kind = file.name.split(".").pop().toLowerCase();
-  if (file.size > 32 << 20 || !(kind in separators || ["jsonl", "ndjson"].includes(kind))) return null;
+  if (file.size > 32 << 20 || !readable.test(file.name)) return null;
   const text = (await file.text()).replace(/^\ufeff/, "");
-  if (kind in separators) {
-    const [names, ...rows] = cells(text, separators[kind]);
+  if (/\.[ct]sv$/i.test(file.name)) {
+    const [names, ...rows] = cells(text, /\.tsv$/i.test(file.name) ? "\t" : separatorOf(text));
     return new Map((names ?? []).map((name, place) => [name, rows.map((row) => row[place] ?? "")]));
   }
   const lines = text.split("\n").filter((line) => line.trim());
-  const rows = lines.map((line) => JSON.parse(line));
+  const rows = /\.json$/i.test(file.name) ? JSON.parse(text) : lines.map((line) => JSON.parse(line));
   const names = Object.keys(rows[0] ?? {});
   return new Map(names.map((name) => [name, rows.map((row) => String(row[name] ?? ""))]));
 }
 
 const number = (count) => count.toLocaleString("en");
 const rowsOf = (count) => `${number(count)} row${count === 1 ? "" : "s"}`;
+const folded = (text) => text.normalize("NFC").trim().toLowerCase();
 const same = (a, b) => a === b || (a !== "" && Number(a) === Number(b));
 
 function* remarks(columns) {
@@ -76,7 +89,9 @@ function* remarks(columns) {
   for (const field of [label, id, judge]) {
     const name = field?.value.trim();
     if (name && !columns.has(name)) {
-      yield [false, `There is no column "${name}". There are: ${[...columns.keys()].slice(0, 12).join(", ")}`];
+      const near = [...columns.keys()].find((each) => folded(each) === folded(name));
+      const meant = near ? ` Did you mean "${near}"?` : "";
+      yield [false, `There is no column "${name}".${meant} There are: ${[...columns.keys()].slice(0, 12).join(", ")}`];
     }
   }
   const unnamed = id && !id.value.trim() && [...columns.keys()].find((name) => name.toLowerCase() === "id");
@@ -98,7 +113,9 @@ function* remarks(columns) {
   if (!known.length) return;
   const others = labels.filter((each) => each.trim() && !known.some((one) => same(one, each.trim())));
   const names = [...new Set(others)].slice(0, 5).join(", ");
-  yield [!others.length, others.length ? `a label that is no class in ${rowsOf(others.length)}: ${names}` : "every label is a class"];
+  const alike = others.every((each) => known.some((one) => folded(String(one)) === folded(each)));
+  const apart = alike ? ", which differ from classes by case or space alone: write them alike" : "";
+  yield [!others.length, others.length ? `a label that is no class in ${rowsOf(others.length)}: ${names}${apart}` : "every label is a class"];
 }
 
 // A press on the button ends the typing, which has the file looked at again. What that shows must not
@@ -116,13 +133,14 @@ async function look() {
   const [file] = form.elements.file.files;
   let columns = null;
   try {
-    columns = file && (await columnsOf(file));
+    columns = file && (await columnsOf(await unpacked(file)));
   } catch {
     // The server says better what is wrong with it.
   }
   await pressed;
   looked.replaceChildren();
-  for (const [good, words] of columns ? remarks(columns) : []) {
+  const unread = [[false, "This page does not read such a file: seal it with meter seal, as below"]];
+  for (const [good, words] of columns ? remarks(columns) : !file || taken.test(file.name) ? [] : unread) {
     const line = document.createElement("li");
     line.className = good ? "good" : "bad";
     line.textContent = words;
@@ -135,7 +153,12 @@ form.addEventListener("change", look);
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const { file, label, id_column: id, cluster, judge, drop } = form.elements;
-  const chosen = file.files[0];
+  let chosen = file.files[0];
+  try {
+    chosen = await unpacked(chosen);
+  } catch {
+    // The server says better what is wrong with it.
+  }
   if (chosen.size > Number(form.dataset.largest)) {
     refuse("This file is larger than this page takes.");
     return;

@@ -1,9 +1,15 @@
 "use strict";
+let compared = false;
+document.addEventListener("toggle", ({ target }) => {
+  if (target.id === "compares") compared = target.open;
+}, true);
 // The address always is the link to what the page shows, and results can be copied.
 document.addEventListener("htmx:after:swap", () => {
   // A screen reader hears the number, or what is wrong, and not the whole page at every change.
   const said = document.querySelector("#answer .problem, #answer .labels");
   document.getElementById("heard").textContent = said?.textContent ?? "";
+  const compares = document.getElementById("compares");
+  if (compares) compares.open = compared;
   const link = document.getElementById("link");
   if (link) history.replaceState(null, "", link.href);
 });

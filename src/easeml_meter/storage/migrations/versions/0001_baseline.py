@@ -224,6 +224,11 @@ def upgrade() -> None:
         sa.Column("seconds", sa.Float, nullable=False),
     )
     op.create_table(
+        "workers",
+        sa.Column("id", sa.String(32), primary_key=True),
+        sa.Column("seen_at", sa.String(32), nullable=False),
+    )
+    op.create_table(
         "deliveries",
         sa.Column("id", sa.String(32), primary_key=True),
         sa.Column("address", sa.String(500), nullable=False),

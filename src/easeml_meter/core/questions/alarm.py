@@ -1,0 +1,316 @@
+"""The alarm: "ok" promises that the true loss is at most the validation loss and g more.
+
+What it may answer, at which level, and how large g is, stands in `promise`; here is what a meter of
+this house needs of it: the settings it is made of, its rule, and its words. g is fixed by public
+numbers when an answer is decided, and stands in its entry as the edge of that answer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
+
+from easeml_meter.conditions import Comparison
+from easeml_meter.core.questions.assumptions import (
+    BLIND_VALIDATION,
+    COMMON_ASSUMPTIONS,
+    RIGHT_OR_WRONG,
+)
+from easeml_meter.core.questions.question import Question, Words
+from easeml_meter.core.signals import ALARM, NO_READING, OK, Rules, State
+from easeml_meter.errors import invalid
+from easeml_meter.promise import ledger
+from easeml_meter.promise.alarm import Alarm, claim_of, labels_for, least_margin
+from easeml_meter.promise.closing import Closing
+from easeml_meter.promise.ledger import Snapshot
+from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.questions import Measured, Shown
+from easeml_meter.promise.samples import Rows
+from easeml_meter.promise.schema import Exacts, exact
+from easeml_meter.promise.teams import Teams
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written, at_most
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import Plan
+    from easeml_meter.core.views import Signal
+
+THREE = 3
+"""Alarms that close a test set, unless a meter says another number."""
+
+
+@lru_cache(maxsize=256)
+def composed(spec: MeterSpec) -> Meter:
+    """Return the meter of the settings: an alarm, a closing budget, plain rows."""
+    closing = Closing(alarms=spec.alarms or THREE, steps=spec.steps)
+    budget: Closing | Teams = closing
+    if spec.tenants:
+        budget = Teams(teams=spec.tenants, handover=spec.handover, each=closing)
+    g = None if spec.g is None else Exacts((exact(spec.g),))
+    question = Alarm(g=g) if spec.expects is None else Alarm(g=g, expects=exact(spec.expects))
+    rows = Rows(loss=spec.loss, inputs=spec.inputs, models=spec.models)  # type: ignore[arg-type]
+    return Meter(question=question, budget=budget, sample=rows, delta=exact(spec.delta))
+
+
+def _at(spec: MeterSpec, state: State, tenant: int = 1) -> Snapshot:
+    """Return where a team stands: with an end, the level follows the number of alarms alone."""
+    return Snapshot(0, (state.passes, *range(1, state.passes + 1)), 0, tenant)
+
+
+def margin(spec: MeterSpec, state: State, rows: int, validation_rows: int) -> Fraction | None:
+    """Return g in force after these answers, on sets of these sizes; None: there is none."""
+    meter, at = composed(spec), _at(spec, state)
+    if spec.g is not None:
+        return exact(spec.g)
+    question = meter.question
+    if not isinstance(question, Alarm):
+        raise AssertionError("only an alarm has a g")
+    level = ledger.level(meter, at)
+    return least_margin(rows, validation_rows, state.passes, level, question.expects)
+
+
+def check_margin(spec: MeterSpec, rows: int, state: State, validation_rows: int) -> None:
+    """Refuse what no g of sets of these sizes could say ok to: public numbers decide it.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    if margin(spec, state, rows, validation_rows) is None:
+        given = f"{rows:,} hidden, {validation_rows:,} of the validation set"
+        raise invalid("rows", given, "too few for ok at any g: replace the validation set")
+
+
+def in_force(spec: MeterSpec, state: State, rows: int, validation_rows: int) -> MeterSpec:
+    """Return a meter with the g that its next answer has on sets of these sizes."""
+    g = margin(spec, state, rows, validation_rows)
+    return spec if g is None or g >= 1 else spec.replace(g=float(g))
+
+
+def points(g: Fraction | None) -> str:
+    """Return g in points, rounded up to a tenth; a dash where no g would do."""
+    return "-" if g is None else f"{math.ceil(g * 1000) / 10:.1f}"
+
+
+@dataclass(frozen=True)
+class AlarmRules(Rules):
+    """ok or alarm, with g as the edge of each answer (`first_edge`)."""
+
+    def drawing(self, first_edge: Fraction | None) -> AlarmRules:
+        """Return the rule for one answer, whose g is this."""
+        return replace(self, first_edge=first_edge)
+
+    def answers(self, state: State) -> tuple[int, ...]:
+        """List both answers, the more usual one first."""
+        return (OK, ALARM)
+
+    def vouch(
+        self, state: State, shown: Shown, test_loss: Fraction | None, tenant: int
+    ) -> tuple[int, Fraction]:
+        """Return the answer to a model with this test loss, and g, of public numbers alone."""
+        meter, at = composed(self.spec), _at(self.spec, state, tenant)
+        if margin(self.spec, state, shown.rows, shown.validation_rows or 1) is None:
+            return ALARM, Fraction(0)  # an alarm came while it was measured: it is charged
+        errors = 0 if test_loss is None else round(test_loss * shown.rows)
+        decided = ledger.decide(meter, at, Measured(shown, test_loss, errors))
+        told = OK if decided.answer == "ok" else ALARM
+        if decided.g is None:
+            raise AssertionError("an alarm is answered with a g")
+        return told, claim_of(shown, decided.g) - (shown.validation or 0)
+
+    def answer(
+        self,
+        state: State,
+        validation_loss: float | Fraction,
+        test_loss: float | Fraction,
+        against: Comparison | None = None,
+    ) -> int:
+        """Refuse: an answer needs the sizes of both sets, see `vouch`."""
+        raise AssertionError("an alarm is answered by vouch")
+
+    def unread(self, state: State, reason: int) -> int:
+        """Return an alarm: no word says that a model could not be measured."""
+        return ALARM if reason == NO_READING else reason
+
+    def after(self, state: State, answer: int) -> State:
+        """Return the state once this was told: alarms are counted."""
+        return replace(state, passes=state.passes + 1) if answer == ALARM else state
+
+    def ended(self, state: State) -> bool:
+        """Whether the last alarm was raised."""
+        return state.passes >= (self.spec.alarms or THREE)
+
+    def left(self, state: State, steps: int) -> int:
+        """Return the answers that are promised if each of them is an alarm."""
+        return min(steps, (self.spec.alarms or THREE) - state.passes)
+
+    def share_left(self, state: State) -> float:
+        """Return the share of the alarms that are left."""
+        return 1 - state.passes / (self.spec.alarms or THREE)
+
+    def tolerance(self, answer: int) -> None:
+        """Return None: no value is told that could be off."""
+
+    def range_of(self, answer: int) -> None:
+        """Return None: no gap is told."""
+
+    def true_loss(
+        self, answer: int, validation_loss: Fraction
+    ) -> tuple[float | None, float | None]:
+        """Return what an ok promises: at most v + g."""
+        if answer != OK or self.first_edge is None:
+            return None, None
+        return None, float(at_most(min(Fraction(1), validation_loss + self.first_edge), digits=15))
+
+    def truth(
+        self,
+        validation_loss: Fraction,
+        test_loss: Fraction,
+        against: Comparison | None = None,
+    ) -> dict[str, Any]:
+        """Return whether the claim holds of these rows; an alarm claims nothing."""
+        if self.first_edge is None:
+            return {"band": None}
+        return {"band": None, "passed": test_loss <= validation_loss + self.first_edge}
+
+    def sentence(self, signal: Signal, sure: str) -> str:
+        """Say what an ok promises; nothing for an alarm."""
+        if signal.answer != OK or signal.true_loss_at_most is None:
+            return "The test set does not vouch for this model: nothing is promised about it."
+        return f"{sure}: this model's true loss is at most {at_most(signal.true_loss_at_most)}."
+
+
+@dataclass(frozen=True)
+class AlarmQuestion(Question):
+    """Whether a model overfits by more than is accepted."""
+
+    spec: MeterSpec
+
+    @classmethod
+    def of_meter(cls, spec: MeterSpec) -> Self | None:
+        """Return the question of a meter that raises alarms."""
+        return cls(spec) if spec.vouches else None
+
+    def rules(self, spec: MeterSpec) -> Rules:
+        """Return the rule of alarms."""
+        return AlarmRules(spec)
+
+    @property
+    def statistic(self) -> str:
+        """What is asked of each model."""
+        more = "g" if self.spec.g is None else at_most(self.spec.g)
+        return f"is the true loss at most the validation loss and {more} more?"
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Two, whatever happens."""
+        return ("ok", "alarm")
+
+    @property
+    def promised(self) -> str:
+        """What is true of every model that is ok."""
+        more = "what its answer says" if self.spec.g is None else at_most(self.spec.g)
+        return (
+            f"every model that is ok has a true loss of at most its validation loss and {more} "
+            "more. Nothing is promised about an alarm."
+        )
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Those of every question, and what this one adds."""
+        closing = f"alarm number {self.spec.alarms or THREE} closes the test set"
+        return (*COMMON_ASSUMPTIONS, RIGHT_OR_WRONG, BLIND_VALIDATION, closing)
+
+    @property
+    def words(self) -> Words:
+        """An answer has no height."""
+        return Words(
+            tells="ok, or an alarm",
+            meaning=(
+                "ok means that the true loss is at most the validation loss and a little more; "
+                "an alarm promises nothing."
+            ),
+            caption=(
+                "One column per step. ok: the true loss is at most what the answer says; nothing "
+                "is promised about an alarm."
+            ),
+            heading="ok or alarm",
+            remains="the true loss of every model that was ok is at most what its answer said",
+        )
+
+    def log_models(self, steps: int) -> float:
+        """Count nothing: levels of the answers share delta, whatever the size is."""
+        return 0.0
+
+    def log_tail(self, size: int) -> float:
+        """Return delta where a model without an error would be ok, else 1."""
+        return math.log(self.spec.delta) - 1e-9 if size >= self.least else 0.0
+
+    @property
+    def promised_points(self) -> float | None:
+        """What ok adds to the validation error before an alarm, in points; None: nothing does."""
+        found = self._margins(self.planned)[0]
+        return None if found is None else float(points(found))
+
+    @property
+    def headline(self) -> str:
+        """Say what ok will mean, before an alarm and after each."""
+        size = self.planned
+        first, *later = map(points, self._margins(size))
+        sizes = f"{size:,} labels, {max(1, size // 2):,} validation rows"
+        after = [
+            f"{more} after {alarms} alarm{'s' if alarms > 1 else ''}"
+            for alarms, more in enumerate(later, 1)
+            if more != first
+        ]
+        more = f"the validation error + {first} points"
+        return f"ok will mean: true error at most {more} ({'; '.join([sizes, *after])})."
+
+    def _margins(self, size: int) -> list[Fraction | None]:
+        stages = range(self.spec.alarms or THREE)
+        rows = max(1, size // 2)
+        return [margin(self.spec, State(passes=alarms), size, rows) for alarms in stages]
+
+    def details(self, plan: Plan) -> dict[str, Any]:
+        """Return what ok will mean, for programs."""
+        found = self._margins(plan.size)
+        after = [None if g is None else float(points(g)) for g in found]
+        return {"promised_points": after[0], "points_after_alarms": after[1:]}
+
+    @property
+    def least(self) -> int:
+        """The fewest labels of which 0 errors would be ok at the first answer."""
+        spec = self.spec
+        level = ledger.level(composed(spec), _at(spec, State()))
+        claim = float(exact(spec.expects or 0.2)) + (spec.g or 0.0)
+        if spec.g is not None:
+            return math.ceil(math.log(float(level)) / math.log1p(-min(claim, 0.99)))
+        size = 1
+        while margin(spec, State(), size, max(1, size // 2)) is None:
+            size += 1
+        return size
+
+    def enough(self, nats: float) -> int:
+        """Return the labels there are, or those for which g is large enough."""
+        return self.planned
+
+    @property
+    def planned(self) -> int:
+        """The labels that a labeler is asked for."""
+        spec = self.spec
+        if spec.labels is not None:
+            if spec.labels < self.least:
+                raise invalid("labels", spec.labels, f"too few for an alarm: {self.least} needed")
+            return spec.labels
+        level = ledger.level(composed(spec), _at(spec, State()))
+        expects = exact(spec.expects or 0.2)
+        found = labels_for(as_written(spec.g or 1.0), level, 0, expects)
+        if found is None:
+            raise invalid("g", spec.g, "too small: the noise of the validation set exceeds it")
+        return found
+
+    def rounded_up(self, size: int) -> int:
+        """Ask for the labels there are: fewer would be counted, and promise less."""
+        return max(size, self.planned)

@@ -1,0 +1,193 @@
+"""What people have: so many labels that can stay hidden, a validation set, or rows to be split."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from easeml_meter.checks import whole
+from easeml_meter.conditions import ALARM
+from easeml_meter.core.questions.planning import (
+    Plan,
+    plan_of,
+    reachable_tolerance,
+    supported_steps,
+)
+from easeml_meter.core.questions.question import most
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.spec import DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
+from easeml_meter.stats.intervals import clopper_pearson
+from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
+
+FEWEST = 30
+"""Of fewer labels, no sentence is worth a test set."""
+_WIDEST = 0.2
+"""With a larger tolerance, the steps that nobody asked for are fewer."""
+_OTHER_STEPS = (5, 20, 50)
+_WIDTHS = (Fraction(1, 2), Fraction(1), Fraction(3, 2))
+"""How far apart drawn edges are tried, in tolerances."""
+_MOST_ALARM = 100_000
+ASKED = "ok, or an alarm"
+"""What else can be asked with the same labels: `--question alarm`."""
+_EXAMPLE = 10
+"""One row in so many is wrong where the noise of a validation set is told."""
+
+
+def plan_labels(
+    spec: MeterSpec, labels: int, steps: int | None = None, *, keep_edges: bool = False
+) -> Plan:
+    """Plan what labels promise; without steps, ten, or the most that need no wide tolerance.
+
+    Raises:
+        InvalidInput: They are too few.
+    """
+
+    def reached(count: int) -> Plan:
+        return reachable_tolerance(spec.replace(steps=count), labels, keep_edges=keep_edges)
+
+    if steps is not None or spec.tenants or spec.reverts:
+        return reached(steps or spec.steps)
+
+    plan = None
+    with suppress(InvalidInput):  # too few at any tolerance
+        plan = reached(DEFAULT_STEPS)
+    if plan is None or plan.spec.tolerances[0] > _WIDEST:
+        own = keep_edges or not spec.has_default_edges
+        wide = spec if own else spec.with_edges(default_edges(_WIDEST))
+        times = _WIDEST / wide.tolerances[0]
+        wide = wide.with_tolerances([each * times for each in wide.tolerances])
+        try:
+            plan = reached(supported_steps(wide, labels).budget.steps)
+        except InvalidInput:
+            points = f"within {100 * _WIDEST:g} points"
+            allowed = f"too few for one answer {points}: give more, or be less sure"
+            raise invalid(spec.unit, labels, allowed) from None
+    if labels < FEWEST:
+        raise invalid(spec.unit, labels, f"too few for one answer of use: {FEWEST} or more")
+    return plan
+
+
+def fewer_answers(plan: Plan, labels: int, steps: int | None) -> str:
+    """Say that labels carry fewer answers than the ten of nobody's choice; empty: they do not."""
+    if steps is not None or (count := plan.budget.steps) >= DEFAULT_STEPS:
+        return ""
+    return f"{labels:,} labels carry {'one answer' if count == 1 else f'{count} answers'}, not ten."
+
+
+def from_tables(data: Mapping[str, Any]) -> MeterSpec:
+    """Build a meter from the tables of a meter.toml, which may say `labels` and nothing else."""
+    meter = data.get("meter")
+    if not isinstance(meter, Mapping) or "labels" not in meter or meter.get("question", GAP) != GAP:
+        return MeterSpec.from_mapping(data)  # an alarm plans with labels of its own
+    settings = {name: value for name, value in meter.items() if name != "labels"}
+    whole("labels", meter["labels"], at_least=1)
+    if "bands" in data or "tolerance" in settings:
+        raise invalid("labels", meter["labels"], "with bands or tolerance: leave it out")
+    spec = MeterSpec.from_mapping({"meter": {**settings, "tolerance": 0.1}})
+    return plan_labels(spec, meter["labels"], settings.get("steps")).spec
+
+
+@dataclass(frozen=True)
+class Way:
+    """What else the same labels could promise, or what twice as many would."""
+
+    change: str
+    plan: Plan
+
+    @property
+    def added(self) -> str:
+        """What it adds to the validation error; empty: nothing does."""
+        points = self.plan.question.promised_points
+        mean = " on average" if self.plan.spec.drawn is not None else ""
+        return "" if points is None else f"+ {points} points{mean}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for programs."""
+        question = self.plan.question
+        found = {"change": self.change, "labels": self.plan.labels, "steps": self.plan.budget.steps}
+        return {**found, "promised_points": question.promised_points}
+
+
+def other_ways(plan: Plan, labels: int) -> tuple[Way, ...]:
+    """Plan other numbers of answers, twice the labels, and drawn edges."""
+    return tuple(_ways(plan, labels))
+
+
+def _ways(plan: Plan, labels: int) -> Iterator[Way]:
+    spec = plan.spec
+
+    def way(change: str, more: int = 1, **options: Any) -> Iterator[Way]:
+        try:
+            yield Way(change, reachable_tolerance(spec.replace(**options), labels * more))
+        except InvalidInput:  # too few, or it does not go together with something else
+            return
+
+    few = labels <= _MOST_ALARM  # its cost grows with the root of the labels
+    if few and spec.loss == "0-1" and spec.protocol is Protocol.REGULAR and not spec.clusters:
+        alarm: dict[str, Any] = {"question": ALARM, "steps": spec.steps, "delta": spec.delta}
+        with suppress(InvalidInput):  # too few, or a delta above a quarter
+            yield Way(ASKED, plan_of(MeterSpec(bands=(), labels=labels, **alarm)))
+    for steps in _OTHER_STEPS:
+        if steps != spec.steps:
+            yield from way(f"{steps} answers", steps=steps)
+    yield from way(f"{2 * labels:,} {spec.unit}", 2)
+    if spec.drawn is None and spec.protocol is Protocol.REGULAR:
+        widths = {_half_points(each * as_written(spec.tolerances[0])) for each in _WIDTHS}
+        drawn = [
+            found for each in widths for found in way(f"edges drawn {each:g} apart", drawn=each)
+        ]
+        yield from sorted(drawn, key=_points)[:1]
+
+
+def _points(way: Way) -> float:
+    return way.plan.question.promised_points or math.inf
+
+
+def _half_points(value: Fraction) -> float:
+    return max(0.01, math.ceil(200 * value) / 200)
+
+
+@lru_cache(maxsize=256)
+def validation_noise(rows: int, spec: MeterSpec) -> str:
+    """Say how far a share measured on a validation set may be from the truth; empty: of no meter.
+
+    A model that is one row in ten wrong is the example; the lowest edge is what it is held against.
+    """
+    whole("validation", rows, at_least=1)
+    if spec.loss != "0-1" or not spec.bands or spec.clusters:
+        return ""
+    edge = as_written(spec.drawn or spec.bands[0].upper)
+    error = spec.delta / 2
+    low, high = clopper_pearson(round(rows / _EXAMPLE), rows, error)
+    measured = f"{100 * round(rows / _EXAMPLE) / rows:.3g} %"
+    sure = f"{100 * float(confidence(spec)):g} % sure"
+    said = (
+        f"Validation set of {rows:,} rows: {measured} wrong may be "
+        f"{at_least(100 * low, 3)} to {at_most(100 * high, 3)} % ({sure}, of one model)"
+    )
+    lowest = f"the lowest edge, {100 * float(edge):g} points"
+    if max(high - 1 / _EXAMPLE, 1 / _EXAMPLE - low) <= edge:
+        return f"{said}, less than {lowest}."
+    return f"{said}; {_rows_within(float(edge), error):,} rows bring that below {lowest}."
+
+
+def _rows_within(edge: float, error: float) -> int:
+    """Return how many rows know one wrong in ten to within so much, in steps of fifty."""
+
+    def within(fifties: int) -> bool:
+        low, high = clopper_pearson(5 * fifties, 50 * fifties, error)
+        return max(high - 0.1, 0.1 - low) <= edge
+
+    return 50 * (most(lambda fifties: not within(fifties), 1) + 1)
+
+
+def split(rows: int) -> tuple[int, int, int]:
+    """Say of how many labelled rows how many to hide, to validate on, and to train on."""
+    whole("rows", rows, at_least=1)
+    hidden, validation = rows * 2 // 5, rows // 5
+    return hidden, validation, rows - hidden - validation
