@@ -32,9 +32,11 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import true_gap
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.report.page import html_page
 from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
 from easeml_meter.scoring.predictions import Accepted
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions import answering
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_most
 
@@ -332,6 +334,33 @@ def test_verbs_at_the_wrong_time(tmp_path: Path) -> None:
         Meter.create(tmp_path / "meter", small_spec())
     with pytest.raises(InvalidInput, match="holds no meter"):
         Meter.open(tmp_path)
+
+
+def test_a_test_set_released_while_predictions_are_measured_answers_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have touched hidden rows: refused as spent, they were neither charged nor entered."""
+    session = make_session(tmp_path)
+    session.submit(0, 0, model="before")
+    tell = answering._tell
+
+    def released_meanwhile(*arguments: Any) -> Any:
+        monkeypatch.setattr(answering, "_tell", tell)
+        with Meter.open(tmp_path / "meter") as labeler:
+            labeler.retire()
+            labeler.release()
+        return tell(*arguments)
+
+    monkeypatch.setattr(answering, "_tell", released_meanwhile)
+    assert session.submit(1, 0, model="late").step == 2
+    assert session.submit(1, 0, model="late").repeated
+    with pytest.raises(Spent):
+        session.submit(2, 0, model="after")
+    view = session.meter.status(generation=1)
+    assert [each.model for each in view.signals] == ["before", "late"]
+    assert len(view.retrospective) == 1  # the truth of the late one was not published
+    assert "late" in html_page(view)
+    assert not session.meter.audit().problems
 
 
 def test_roles(tmp_path: Path) -> None:

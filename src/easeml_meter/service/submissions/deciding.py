@@ -249,12 +249,10 @@ class Decisions(Standing):
             TooSoon: the token has had its answers of a day.
             MeterError: the last one is set aside for a model that runs on hidden rows.
         """
-        # Retired while this was measured, the test set still answers: the submission has touched
-        # hidden rows, and that must not be free. Once it is released, there is nothing to tell.
+        # Retired while this was measured, and even released, the test set still answers: the
+        # submission has touched hidden rows, and that must not be free.
         entry, losses = draft.entry, draft.losses
-        phase = self.test_set.phase
-        over = phase is Phase.RELEASED or (phase is Phase.ACTIVE and self.histories.retired)
-        if losses is None or over:
+        if losses is None or (self.test_set.phase is Phase.ACTIVE and self.histories.retired):
             raise self.spent()
         account = self.check_budget(entry, reached=losses.of_model)
         self.check_pace(draft)
