@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -103,3 +105,65 @@ def test_scores_are_numbers_in_their_range(value: object) -> None:
     form = Form(scores=True, range=(Fraction(0), Fraction(10)))
     with pytest.raises(InvalidInput, match=r"1 of 1 values are no number|1 scores are not within"):
         read_results({"a": value}, form, "new")
+
+
+ARTEFACTS = Path(__file__).parents[1] / "integrations" / "artefacts"
+LM_EVAL = next((ARTEFACTS / "lm_eval").glob("samples_hidden_*"))
+FILTERS = next((ARTEFACTS / "lm_eval").glob("samples_filters_*"))
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "cases", "right", "score"),
+    [
+        (ARTEFACTS / "inspect/hidden.json", Form(), 20, 16, "includes"),
+        (ARTEFACTS / "inspect/several.json", Form(score="match"), 20, 16, "match"),
+        # A sample that failed has no score in the log: it counts as wrong.
+        (ARTEFACTS / "inspect/errored.json", Form(), 20, 15, "includes"),
+        (LM_EVAL, Form(), 12, 8, "acc"),
+        (ARTEFACTS / "promptfoo/hidden.json", Form(), 12, 8, "score"),
+        (ARTEFACTS / "promptfoo/hidden.json", Form(reader="promptfoo"), 12, 8, "success"),
+    ],
+)
+def test_logs_of_harnesses(path: Path, form: Form, cases: int, right: int, score: str) -> None:
+    found = read_results(path, form, "old")
+    assert (len(found.cases), sum(found.cases.values())) == (cases, right)
+    assert found.form.score == score
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "said"),
+    [
+        (ARTEFACTS / "inspect/several.json", Form(), "2 metrics are in it: --score NAME, one of"),
+        (ARTEFACTS / "inspect/failed.json", Form(), "the run ended with status"),
+        (FILTERS, Form(), "metrics are in it: --score NAME, one of 'exact_match,loose'"),
+        (Path("gone.eval"), Form(), "gone.eval: No such file"),
+        (LM_EVAL, Form(reader="lm-evil"), "did you mean 'lm-eval'"),
+        (LM_EVAL, Form(lower=True), "no --lower-is-better"),
+    ],
+)
+def test_logs_that_are_refused(path: Path, form: Form, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        read_results(path, form, "new")
+
+
+def test_a_log_never_names_the_case_that_is_wrong(tmp_path: Path) -> None:
+    log = json.loads((ARTEFACTS / "inspect/hidden.json").read_text())
+    log["reductions"][0]["samples"][7]["value"] = {"secret": 1}
+    (tmp_path / "a.json").write_text(json.dumps(log))
+    with pytest.raises(InvalidInput) as refused:
+        read_results(tmp_path / "a.json", Form(), "new")
+    assert str(refused.value) == "new results: a case stands there twice, or has no single number"
+
+
+def test_the_report_of_a_test_run(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('n', [1, 2, 3])\n"
+        "def test_n(n): assert n != 2\n"
+        "def test_skips(): pytest.skip()\n"
+    )
+    report = tmp_path / "run.xml"
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", "test_a.py")
+    subprocess.run([sys.executable, *command], cwd=tmp_path, check=False, capture_output=True)
+    cases = {f"test_a::test_n[{n}]": int(n != 2) for n in (1, 2, 3)} | {"test_a::test_skips": 0}
+    assert read_results(report, Form(), "new").cases == cases

@@ -38,6 +38,7 @@ _AGAIN = "call again with the same --name"
 @click.option("--id", metavar="COLUMN", help="Column of ids.")
 @click.option("--score", metavar="COLUMN", help="Column of scores.")
 @click.option("--cluster", metavar="COLUMN", help="Cases that belong together, with --scores.")
+@click.option("--from", "reader", metavar="NAME", help="A reader of logs, as of submit --from.")
 @click.option("--not-worse", metavar="2%", help="Ask whether NEW is worse than --reference.")
 @click.option("--reference", metavar="MODEL", help="The model in OLD, always the same.")
 @click.option("--better-by", metavar="2%", help="Ask for a gain of more than this.")
@@ -55,8 +56,9 @@ _AGAIN = "call again with the same --name"
 def gate(old: Path | None, new: Path | None, *, as_json: bool, **options: Any) -> None:
     """Keep or discard: is NEW better than OLD, for the whole loop?
 
-    Result files are JSON, JSON Lines, CSV or Parquet: an id and a score for each case. The first
-    look makes the ledger; settings are fixed by it. Without files: what was kept, what is left.
+    Result files are JSON, JSON Lines, CSV or Parquet, with an id and a score for each case, JUnit
+    reports of tests, or logs of Inspect, lm-eval and promptfoo. The first look makes the ledger;
+    settings are fixed by it. Without files: what was kept, what is left.
 
     Exit code 0: keep. 6: discard. 3: spent. 2: wrong input; nothing was used.
     """

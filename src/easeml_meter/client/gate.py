@@ -415,6 +415,7 @@ class Gate:
         id: str | None = None,  # noqa: A002
         score: str | None = None,
         cluster: str | None = None,
+        reader: str | None = None,
         not_worse: float | str | Fraction | None = None,
         better_by: float | str | Fraction | None = None,
         at_least: float | str | Fraction | None = None,
@@ -423,8 +424,8 @@ class Gate:
     ) -> None:
         self.path, self.sealed = Path(path), sealed
         given: dict[str, Any] = {"looks": looks, "missing": missing, "reference": reference}
-        given |= {"id": id, "score": score, "cluster": cluster, "scores": scores or None}
-        given |= {"vote": vote or None, "lower": lower_is_better or None}
+        given |= {"id": id, "score": score, "cluster": cluster, "reader": reader}
+        given |= {"scores": scores or None, "vote": vote or None, "lower": lower_is_better or None}
         if range is not None:
             given["range"] = _ends(range)
         if confidence is not None:

@@ -1,6 +1,7 @@
 """Result files: one row for each case (or each run of a case), with an id and a score.
 
-JSON, JSON Lines and CSV need the standard library alone; Parquet is read where pyarrow is there.
+JSON, JSON Lines, CSV and JUnit need the standard library alone; Parquet is read where pyarrow is
+there, and logs of harnesses by their integrations, which are imported when such a log comes.
 Messages have counts and names of columns, never a case: what is wrong with the results of hidden
 cases must not tell which these are. Nothing is chosen by what the values are.
 """
@@ -13,6 +14,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from importlib import import_module
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
@@ -25,6 +27,8 @@ IDS = ("testidx", "id", "case", "case_id", "sample_id", "example_id", "doc_id", 
 SCORES = ("score", "correct", "passed", "pass", "success", "resolved", "reward", "acc", "value")
 _YES, _NO = "1 1.0 true pass passed correct yes c", "0 0.0 false fail failed incorrect no i error"
 _RIGHT = {0: 0, 1: 1} | dict.fromkeys(_YES.split(), 1) | dict.fromkeys(_NO.split(), 0)
+_NOT_PASSED = ("failure", "error", "skipped")
+_INSPECT, _LM_EVAL = {"status", "eval", "plan"}, {"doc_id", "filter", "metrics"}
 _LISTS = ("results", "cases", "samples", "rows", "data", "examples")
 _UNIT = (Fraction(0), Fraction(1))
 Source = str | Path | Mapping[Any, Any] | Iterable[Any]
@@ -37,6 +41,7 @@ class Form:
     Attributes:
         id: The column of ids, or None: one of the usual names. The same holds for `score`.
         cluster: The column that says which cases belong together.
+        reader: The integration that reads the files; None: they are plain, or known by their form.
         scores: Whether cases have scores; else they are right or wrong.
         vote: Whether the majority of the runs of a case counts.
         lower: Whether less is better.
@@ -46,6 +51,7 @@ class Form:
     id: str | None = None
     score: str | None = None
     cluster: str | None = None
+    reader: str | None = None
     scores: bool = False
     vote: bool = False
     lower: bool = False
@@ -189,11 +195,17 @@ def _rows(source: Source, form: Form) -> tuple[Form, Iterator[Row]]:
         source = Path(source)
     if isinstance(source, Path):
         ending = source.suffix.lower()
+        if form.reader is not None or ending == ".eval":
+            return _log(source, form.reader or "inspect", form)
         if ending in (".csv", ".tsv"):
             return _separated(source, form)
+        if ending == ".xml":
+            return form, _junit(source)
         if ending == ".parquet":
             return _picked(_parquet(source), form)
-        return _picked(_document(source), form)
+        # Runs that are voted, and clusters, stand in rows alone.
+        rows = _document(source, logs=not (form.vote or form.cluster))
+        return _log(source, rows, form) if isinstance(rows, str) else _picked(rows, form)
     items = getattr(source, "items", None)  # of a dict, or of a Series with its index
     pairs = items() if items is not None else enumerate(source, 1)
     # A number of another library becomes one of Python's own.
@@ -275,13 +287,37 @@ def _separated(path: Path, form: Form) -> tuple[Form, Iterator[Row]]:
     return found, rows()
 
 
-def _document(path: Path) -> Iterator[Any]:
-    """Read JSON (a list, a mapping of ids, an object with a list of cases), or JSON Lines."""
+def _log(path: Path, tool: str, form: Form) -> tuple[Form, Iterator[Row]]:
+    """Read the log of a harness by its integration, which may need more than this module."""
+    source, found = import_module("easeml_meter.integrations.cases").cases(path, tool, form)
+    return found, source
+
+
+def _junit(path: Path) -> Iterator[Row]:
+    """Read the report of a test run: a case passed if nothing says that it did not."""
+    from xml.etree import ElementTree as ET
+
+    for case in ET.parse(path).iter("testcase"):  # noqa: S314 (expat 2.4.1 bounds entities)
+        name = "::".join(filter(None, map(case.get, ("classname", "name"))))
+        yield name, int(all(case.find(each) is None for each in _NOT_PASSED)), None
+
+
+def _document(path: Path, *, logs: bool) -> Iterator[Any] | str:
+    """Read JSON (a list, a mapping of ids, an object with a list of cases), or JSON Lines.
+
+    Of a log that has more than rows, return the name of the integration that reads it.
+    """
     text = path.read_text("utf-8-sig")
     try:
         data = json.loads(text)
     except ValueError:
-        return _json_lines(text)
+        rows = _json_lines(text)
+        first = next(rows, None)
+        if logs and isinstance(first, dict) and first.keys() >= _LM_EVAL:
+            return "lm-eval"
+        return rows if first is None else chain([first], rows)
+    if logs and isinstance(data, dict) and data.keys() >= _INSPECT:
+        return "inspect"
     if isinstance(data, Mapping) and "\n" not in text.strip() and path.suffix == ".jsonl":
         return iter([data])
     for _ in range(2):  # promptfoo has results in its results

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.reading import (
+    OfOneCase,
     Reading,
     as_number,
     check_distinct,
@@ -41,12 +42,13 @@ def read(path: Path, spec: MeterSpec) -> Reading:
         InvalidInput: the run did not end, or was limited to some samples, or has not what
             meter.toml names.
     """
-    log = _open(path)
+    log = open_log(path)
     ids = _ids(log)
     return _scores(log, ids, spec) if spec.takes_scores else _completions(log, ids)
 
 
-def _open(path: Path) -> Log:
+def open_log(path: Path) -> Log:
+    """Return a log as Inspect writes it in JSON."""
     if path.suffix == ".json":
         log: Log = read_json(path)
         return log
@@ -95,7 +97,7 @@ def _scores(log: Log, ids: tuple[str, ...], spec: MeterSpec) -> Reading:
     found = {str(each["sample_id"]): _value(each, scorer, key) for each in chosen[0]["samples"]}
     strangers = [each for each in found if each not in set(ids)]
     if strangers:
-        raise InvalidInput(f"scores of samples that are not in the dataset: {some(strangers)}")
+        raise OfOneCase(f"scores of samples that are not in the dataset: {some(strangers)}")
     low = lowest(spec)
     values = (found.get(each, math.nan) for each in ids)
     return Reading(ids, tuple(low if math.isnan(value) else value for value in values))
@@ -106,10 +108,10 @@ def _value(sample: dict[str, Any], scorer: str, key: str) -> float:
     where = f"{scorer} of sample {sample['sample_id']}"
     if isinstance(value, dict):
         if key not in value:
-            raise InvalidInput(f"{where}: several values: {some(list(value))}: {_KNOWN}")
+            raise OfOneCase(f"{where}: several values: {some(list(value))}: {_KNOWN}")
         value = value[key]
     elif key:
-        raise InvalidInput(f"{where}: a single value, which has no {key!r}")
+        raise OfOneCase(f"{where}: a single value, which has no {key!r}")
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return math.nan
     return as_number(value, where)

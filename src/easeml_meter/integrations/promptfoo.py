@@ -7,6 +7,7 @@ from typing import Any
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.reading import (
+    OfOneCase,
     Reading,
     as_number,
     lowest,
@@ -47,7 +48,7 @@ def read(path: Path, spec: MeterSpec) -> Reading:
         given = row["testCase"].get("vars")
         if vars_of.setdefault(_id(row), given) != given:
             needed = "give each test an id of its own, and vars without lists"
-            raise InvalidInput(f"tests with other vars have the id {excerpt(_id(row))}: {needed}")
+            raise OfOneCase(f"tests with other vars have the id {excerpt(_id(row))}: {needed}")
         scores.setdefault(_id(row), []).append(_score(row, metric, spec))
     means = tuple(sum(each) / len(each) for each in scores.values())
     return Reading(tuple(scores), means)
@@ -56,7 +57,7 @@ def read(path: Path, spec: MeterSpec) -> Reading:
 def _id(row: dict[str, Any]) -> str:
     metadata = row["testCase"].get("metadata") or {}
     if "id" not in metadata:
-        raise InvalidInput(f"test {row['testIdx']}: no id: give it metadata: {{id: ...}}")
+        raise OfOneCase(f"test {row['testIdx']}: no id: give it metadata: {{id: ...}}")
     return str(metadata["id"])
 
 
@@ -67,5 +68,5 @@ def _score(row: dict[str, Any], metric: str, spec: MeterSpec) -> float:
     if metric in ("score", "success"):
         return as_number(row[metric], where)
     if metric not in row["namedScores"]:
-        raise InvalidInput(f"no {where}: known: {some(['score', 'success', *row['namedScores']])}")
+        raise OfOneCase(f"no {where}: known: {some(['score', 'success', *row['namedScores']])}")
     return as_number(row["namedScores"][metric], where)

@@ -32,6 +32,10 @@ from easeml_meter.tables.source import Held, excerpt, named, some
 _NAMED = 5
 
 
+class OfOneCase(InvalidInput):
+    """Something is wrong with one example, and the message may tell which it is."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """What was found in one log: a score, or a completion, for each example."""
@@ -101,7 +105,7 @@ def check_distinct(ids: Sequence[str]) -> None:
     """Refuse ids that stand there more than once: an id is one example."""
     repeated = [each for each, count in Counter(ids).items() if count > 1]
     if repeated:
-        raise InvalidInput(
+        raise OfOneCase(
             f"ids that stand there more than once: {some(repeated, _NAMED)}: give each example an "
             "id of its own"
         )
@@ -145,10 +149,10 @@ def as_number(value: object, where: str) -> float:
         InvalidInput: it is none; a list is what a metric of the whole set collects.
     """
     if isinstance(value, list | tuple | Mapping):
-        raise InvalidInput(
+        raise OfOneCase(
             f"{where}: no number for each example: a metric of the whole set (F1, BLEU, AUC, ...) "
             "has no mean that a meter could promise"
         )
     if not isinstance(value, int | float) or not math.isfinite(value):
-        raise InvalidInput(f"{where}: {excerpt(value)} given, a finite number needed")
+        raise OfOneCase(f"{where}: {excerpt(value)} given, a finite number needed")
     return float(value)
