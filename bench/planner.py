@@ -13,9 +13,10 @@ from bench import Benchmark
 from easeml_meter.core.questions.comparison import Setting, compare, compare_forms, labels_by_steps
 from easeml_meter.core.questions.labels import plan_labels
 from easeml_meter.core.questions.planning import plan_of, required_labels, supported_steps
+from easeml_meter.promise.numbers import tails
 from easeml_meter.server.web.planner import DEFAULTS, answer_to, grid
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting, tails
+from easeml_meter.stats import counting
 
 
 def benchmarks() -> list[Benchmark]:

@@ -30,6 +30,7 @@ ELSEWHERE = {
         "promise/teams",
     ),
     "promise/test_alarm.py": ("promise/numbers/plain",),
+    "promise/numbers/test_tails.py": ("promise/numbers/bounds",),
     # From meter.toml to release.
     "properties/test_alarms.py": ("core/questions/alarm",),
     # What is refused is refused of a whole meter.

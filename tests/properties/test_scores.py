@@ -22,8 +22,9 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import Denied, InvalidInput
 from easeml_meter.meter import Meter
+from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.service.submissions.kinds import PredictionFiles
-from easeml_meter.spec import Bound, MeterSpec
+from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.source import Held
 
 VISIBLE = [f"v{number}" for number in range(20)]

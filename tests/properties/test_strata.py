@@ -29,18 +29,19 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.scores import log_average_tail
+from easeml_meter.promise.numbers.tails import log_tail
 from easeml_meter.report.checks import checks
 from easeml_meter.report.words import settings_words
 from easeml_meter.scoring.losses import UNIT
 from easeml_meter.scoring.score import LossTotals
 from easeml_meter.scoring.validation import strata_of
 from easeml_meter.service.testsets import checking
-from easeml_meter.spec import Bound, MeterSpec
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import log_failure
-from easeml_meter.stats.scores import log_average_tail, log_strata_tail
-from easeml_meter.stats.tails import log_tail
+from easeml_meter.stats.planning import log_failure, log_strata_tail
 
 NAMES = ("north", "south")
 

@@ -10,8 +10,8 @@ from typing import Any
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import NO_READING, Rules, State
 from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import Band, MeterSpec
-from easeml_meter.stats.rounding import as_written
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 EDGES = (0.02, 0.05, 0.1, 0.2)

@@ -26,12 +26,12 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import State
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.promise.numbers.tails import log_tail
 from easeml_meter.report.badges import badge_json
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.handovers import answer_handover, hand_over, list_handovers
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure
-from easeml_meter.stats.tails import log_tail
 from easeml_meter.storage.journal import Journal
 
 

@@ -20,6 +20,7 @@ from easeml_meter.core.questions.planning import (
     required_labels,
     supported_steps,
 )
+from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import DRAWS, expected_edges
@@ -36,7 +37,7 @@ def meter(drawn: float, **options: Any) -> MeterSpec:
 
 
 def models(spec: MeterSpec) -> float:
-    return math.exp(counting.log_sum(counting.log_models(spec)))
+    return math.exp(log_sum(counting.log_models(spec)))
 
 
 # --- Figures that were computed elsewhere ---

@@ -18,6 +18,7 @@ from tests.stats.test_feedback import meter
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 
@@ -132,7 +133,7 @@ def test_both_stages_count_what_one_test_set_of_all_steps_does(
     counts = [counting.log_models(spec.of_test_set(number))[0] for number in (1, 2)]
     at_once = spec.replace(steps=steps + more, top_up=None)
     (every,) = counting.log_models(at_once)
-    assert counting.log_sum(counts) == pytest.approx(every, abs=1e-12)
+    assert log_sum(counts) == pytest.approx(every, abs=1e-12)
 
 
 def test_the_figures_of_the_documentation() -> None:

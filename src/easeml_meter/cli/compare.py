@@ -144,7 +144,7 @@ def _show_forms(forms: tuple[Form, ...], price: float | None, labels: int | None
     from rich.table import Table
 
     from easeml_meter.core.questions.comparison import recommended
-    from easeml_meter.stats.rounding import at_most
+    from easeml_meter.promise.numbers.rounding import at_most
 
     console = Console(highlight=False)
     plan = next(form.plan for form in forms if form.name == "consistent")

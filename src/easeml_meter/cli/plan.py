@@ -244,7 +244,7 @@ def _of_preset(name: str) -> bool:
 
 def _compared(wanted: Plan, labels: int) -> str:
     """Say whether these labels reach the tolerance that was asked for."""
-    from easeml_meter.stats.rounding import at_most
+    from easeml_meter.promise.numbers.rounding import at_most
 
     reached = "is reached" if wanted.labels <= labels else "is not reached"
     spec, distinct = wanted.spec, {*wanted.spec.tolerances}
@@ -316,7 +316,7 @@ def show_plan(plan: Plan, answer: str = "size", *lines: str) -> None:
     from rich.padding import Padding
     from rich.table import Table
 
-    from easeml_meter.stats.rounding import at_most
+    from easeml_meter.promise.numbers.rounding import at_most
 
     question, budget = plan.question, plan.budget
     rows = {

@@ -10,8 +10,8 @@ from easeml_meter.checks import finite
 from easeml_meter.core.signals import BASELINE, Rules, name_of
 from easeml_meter.core.views import SessionView, Signal, band_words
 from easeml_meter.errors import WrongPhase, invalid
+from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import at_most
 
 CLOSED = 6
 """What the command line exits with if the model does not pass."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from easeml_meter.conditions import Comparison
 from easeml_meter.errors import invalid
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.spec import Gap, MeterSpec, Protocol
-from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 if TYPE_CHECKING:
     from easeml_meter.core.views import Signal

@@ -31,9 +31,10 @@ from easeml_meter.core.signals import (
     true_gap,
 )
 from easeml_meter.core.submissions import Note
+from easeml_meter.promise.numbers.rounding import as_written, at_most
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written, at_most, confidence
+from easeml_meter.stats.feedback import confidence
 
 
 @dataclass(frozen=True, repr=False)

@@ -35,8 +35,9 @@ from easeml_meter.lab.curves import (
     spec_of,
 )
 from easeml_meter.lab.trees import tree
+from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.spec import Count, MeterSpec, Protocol
-from easeml_meter.stats.counting import log_models, log_sum
+from easeml_meter.stats.counting import log_models
 from easeml_meter.stats.planning import smallest
 
 CLOSE = 0.05

@@ -16,9 +16,11 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.promise.budgets import Memory, Reverts, Run, Steps
 from easeml_meter.promise.claims import Better, ChangeWithin, Exceeds, Gains, NotOver, Within
 from easeml_meter.promise.closing import Closing, Shares
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
 from easeml_meter.promise.samples import Clusters, Judge, OnDemand, Rows, Strata
-from easeml_meter.promise.shapes import Climb, Flat, Shape, Verdict, log_of, log_sum
+from easeml_meter.promise.shapes import Climb, Flat, Shape, Verdict, log_of
 from easeml_meter.promise.teams import Teams
 
 MARGIN = Fraction(1, 10**9)
@@ -44,8 +46,7 @@ class Tail(NamedTuple):
 
 def _rows_within(claim: Within, sample: Rows, n: int) -> float:
     """Plain rows: exact for right or wrong, convex order for losses in [0, 1], and scores."""
-    from easeml_meter.spec import Bound
-    from easeml_meter.stats import tails
+    from easeml_meter.promise.numbers import tails
 
     loss = sample.measured
     ceiling = None if claim.ceiling is None else float(claim.ceiling)
@@ -58,8 +59,7 @@ def _rows_within(claim: Within, sample: Rows, n: int) -> float:
 
 
 def _score_within(score: Any, sample: Rows, n: int, eps: float, claim: Within) -> float:
-    from easeml_meter.spec import Bound
-    from easeml_meter.stats import scores, tails
+    from easeml_meter.promise.numbers import scores, tails
 
     floor = None if claim.ceiling is None else float(1 - claim.ceiling)
     ceiling = None if claim.ceiling is None else float(claim.ceiling)
@@ -81,8 +81,7 @@ def _score_within(score: Any, sample: Rows, n: int, eps: float, claim: Within) -
 
 def _clusters_within(claim: Within, sample: Clusters, n: int) -> float:
     """Means of clusters are losses in [0, 1]."""
-    from easeml_meter.spec import Bound
-    from easeml_meter.stats import tails
+    from easeml_meter.promise.numbers import tails
 
     ceiling = None if claim.ceiling is None else float(claim.ceiling)
     return tails.log_tail_from(Bound.CONVEX, n, float(claim.eps * (1 - MARGIN)), ceiling)
@@ -90,13 +89,12 @@ def _clusters_within(claim: Within, sample: Clusters, n: int) -> float:
 
 def _strata_within(claim: Within, sample: Strata, n: int) -> float:
     """Hoeffding 1956 where each stratum has its share of the rows, else Chernoff's bound."""
-    from easeml_meter.spec import Bound
-    from easeml_meter.stats import scores, tails
+    from easeml_meter.promise.numbers import scores, tails
 
     eps = float(claim.eps)
     if not sample.proportional:
         parts = zip(sample.weights, sample.shares, strict=True)
-        return scores._log_average(eps, [(weight, n * share, 1) for weight, share in parts])
+        return scores.log_average(eps, [(weight, n * share, 1) for weight, share in parts])
     if sample.measured.zero_one:
         bound = Bound.EXACT if n * claim.eps >= 1 else Bound.HOEFFDING
         return tails.log_tail(bound, n, eps)
@@ -105,8 +103,7 @@ def _strata_within(claim: Within, sample: Strata, n: int) -> float:
 
 def _drift_within(claim: Within, sample: Rows, n: int) -> float:
     """Rows of several distributions: the claim is about their mean (Hoeffding 1956)."""
-    from easeml_meter.spec import Bound
-    from easeml_meter.stats import tails
+    from easeml_meter.promise.numbers import tails
 
     return tails.log_tail(
         Bound.EXACT if n * claim.eps >= 1 else Bound.HOEFFDING, n, float(claim.eps)
@@ -114,14 +111,14 @@ def _drift_within(claim: Within, sample: Rows, n: int) -> float:
 
 
 def _judged_within(claim: Within, sample: Judge, n: int) -> float:
-    from easeml_meter.stats import judges
+    from easeml_meter.promise.numbers import judges
 
     error, pool = float(sample.judge_error), sample.pool
     return judges.log_judged_tail(n, float(claim.eps), error, pool, onwards=True)
 
 
 def _change_within(claim: ChangeWithin, sample: Rows, n: int) -> float:
-    from easeml_meter.stats import differences
+    from easeml_meter.promise.numbers import differences
 
     if n < 1:
         return 0.0
@@ -129,13 +126,13 @@ def _change_within(claim: ChangeWithin, sample: Rows, n: int) -> float:
 
 
 def _exceeds(claim: Exceeds, sample: Rows, n: int) -> float:
-    from easeml_meter.stats import passing
+    from easeml_meter.promise.numbers import passing
 
     return passing.log_tail_from(n, claim.share, claim.margin)
 
 
 def _gains(claim: Gains, sample: Rows, n: int) -> float:
-    from easeml_meter.stats import differences
+    from easeml_meter.promise.numbers import differences
 
     return differences.log_pass_tail_from(n, claim.change, claim.margin, claim.most)
 

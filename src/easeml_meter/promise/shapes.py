@@ -233,11 +233,3 @@ def log_of(value: Fraction | int) -> float:
     if not value:
         return -math.inf
     return math.log(value.numerator) - math.log(value.denominator)
-
-
-def log_sum(logs: list[float]) -> float:
-    """Return log(sum(exp(x))), safe for any magnitude."""
-    top = max(logs, default=-math.inf)
-    if top == -math.inf:
-        return top
-    return top + math.log(math.fsum(math.exp(log - top) for log in logs))

@@ -14,10 +14,11 @@ from easeml_meter.promise.closing import Closing
 from easeml_meter.promise.condition import Change
 from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.promise.proofs import log_counts, log_tail
 from easeml_meter.promise.renewals import EveryStep, TopUp, Window
 from easeml_meter.promise.samples import Judge, Strata
-from easeml_meter.promise.shapes import log_of, log_sum
+from easeml_meter.promise.shapes import log_of
 
 _MOST_LABELS = 10**15
 

@@ -18,8 +18,8 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import PASS, Rules
 from easeml_meter.core.views import SessionView, Signal, band_words
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.report.words import LOW_BATTERY, validation_words
-from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
 

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import Signal
+from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.report.scale import Scale
 from easeml_meter.report.words import (
     change_words,
@@ -22,7 +23,6 @@ from easeml_meter.report.words import (
     told_gap_words,
     told_words,
 )
-from easeml_meter.stats.rounding import at_most
 
 _WIDTH = 60
 """Characters for all bands together."""

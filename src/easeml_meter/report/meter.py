@@ -26,6 +26,7 @@ from easeml_meter.core.signals import (
     TOO_FEW,
 )
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.promise.numbers.rounding import at_least, at_most
 from easeml_meter.report.palette import TOLERANCE, TRACK, text_on
 from easeml_meter.report.scale import Scale, answer_colour
 from easeml_meter.report.svg import (
@@ -53,7 +54,6 @@ from easeml_meter.report.words import (
     standing_words,
     told_words,
 )
-from easeml_meter.stats.rounding import at_least, at_most
 
 FEW = 24
 """Up to here every column carries its step and its model's name; beyond, they are thinned."""

@@ -13,6 +13,7 @@ from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import SessionView, Signal, together
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.advice import advice
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import Check, checks, summary
@@ -34,7 +35,6 @@ from easeml_meter.report.words import (
     validation_words,
     when,
 )
-from easeml_meter.stats.rounding import as_written
 
 _PAGE = """\
 :root {

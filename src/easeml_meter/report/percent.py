@@ -10,9 +10,9 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 
+from easeml_meter.promise.numbers.rounding import at_least, at_most
 from easeml_meter.report.words import is_error
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import at_least, at_most
 
 _DIGITS = 4
 _FRACTION = r"-?(?:0\.\d+|[01]|\d(?:\.\d+)?e-\d+)(?![\w%]|\.\d)"

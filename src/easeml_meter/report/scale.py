@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from easeml_meter.core.views import Signal
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.palette import band_colours, colour_between
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written
 
 MOST = 12
 _FEWEST = 4

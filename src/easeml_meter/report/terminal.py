@@ -23,6 +23,7 @@ from easeml_meter.core.signals import (
     TOO_FEW,
 )
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.promise.numbers.rounding import at_least, at_most
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.gauge import (
@@ -55,7 +56,6 @@ from easeml_meter.report.words import (
     validation_words,
     when,
 )
-from easeml_meter.stats.rounding import at_least, at_most
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType

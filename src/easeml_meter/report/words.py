@@ -17,8 +17,9 @@ from easeml_meter.core.signals import (
     name_of,
 )
 from easeml_meter.core.views import SessionView, Signal, band_words, together
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.spec import Gap, MeterSpec
-from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
+from easeml_meter.stats.feedback import confidence
 
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30

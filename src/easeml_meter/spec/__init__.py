@@ -7,7 +7,6 @@ from easeml_meter.spec.meter import DEFAULT_DELTA, DEFAULT_STEPS, MeterSpec
 from easeml_meter.spec.names import (
     GAP,
     METERS,
-    Bound,
     Count,
     Gap,
     Protocol,
@@ -22,7 +21,6 @@ __all__ = [
     "GAP",
     "METERS",
     "Band",
-    "Bound",
     "Count",
     "Gap",
     "MeterSpec",

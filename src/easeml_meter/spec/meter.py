@@ -25,9 +25,10 @@ from easeml_meter.conditions import (
 )
 from easeml_meter.corpus import WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.showing import Shown
 from easeml_meter.spec.bands import Band, default_edges, read_band
-from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
+from easeml_meter.spec.names import GAP, Count, Gap, Protocol, is_exact, is_zero_one
 from easeml_meter.spec.questions import (
     check_corpus,
     check_drawn,

@@ -1,4 +1,4 @@
-"""Words of meter.toml: protocols, bounds, gaps, counts, and what names of losses say."""
+"""Words of meter.toml: protocols, gaps, counts, and what names of losses say."""
 
 from __future__ import annotations
 
@@ -15,15 +15,6 @@ class Protocol(StrEnum):
     INCREMENTAL = "incremental"  # the worst signal so far
     INDEPENDENT = "independent"  # signals that nobody acts on: the ideal, not a meter
     RESAMPLING = "resampling"  # a fresh test set for every step: the baseline
-
-
-class Bound(StrEnum):
-    """Which tail bound holds one model's test loss near its true loss."""
-
-    EXACT = "exact"
-    CONVEX = "convex"
-    KL = "kl"
-    HOEFFDING = "hoeffding"
 
 
 class Gap(StrEnum):

@@ -22,6 +22,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from easeml_meter.errors import invalid
+from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats.feedback import expected_edges, possible_bands
 
@@ -232,11 +233,3 @@ def walk(spec: MeterSpec, log_tails: Sequence[float]) -> Iterator[tuple[int, flo
         totals = [total + count for total, count in zip(totals, counts, strict=False)]
         pairs = zip(totals, log_tails, strict=False)
         yield steps, log_sum([log(total) + tail for total, tail in pairs])
-
-
-def log_sum(logs: Sequence[float]) -> float:
-    """Return log(sum(exp(x))), safe for any magnitude."""
-    top = max(logs)
-    if top == -math.inf:
-        return top
-    return top + math.log(math.fsum(math.exp(value - top) for value in logs))

@@ -17,8 +17,8 @@ from bisect import bisect_right
 from fractions import Fraction
 from functools import lru_cache
 
+from easeml_meter.promise.numbers.rounding import as_written, confidence_of
 from easeml_meter.spec import Count, MeterSpec, Protocol
-from easeml_meter.stats.rounding import as_written
 
 CLOSE = Fraction(1, 10**9)
 """The share of a tolerance that is left when a promise breaks, where losses are rounded."""
@@ -84,3 +84,14 @@ def expected_edges(spec: MeterSpec) -> Fraction:
         return Fraction(0)
     reach = 2 * as_written(spec.tolerances[0])
     return Fraction(math.ceil(reach / as_written(spec.drawn) * DRAWS), DRAWS)
+
+
+@lru_cache(maxsize=1024)  # a long history prints the same few figures at every step
+def confidence(spec: MeterSpec, number: int = 1) -> str:
+    """Return the probability that a session keeps its promise, rounded down and never 1.
+
+    Of a rolling test set: that all windows do up to the last one that shares its delta with the one
+    of this `number`. Every delta is for the first promise that is broken, so they add up.
+    """
+    deltas = 1 if spec.window is None else -(-number // spec.steps)
+    return confidence_of(min(Fraction(1), deltas * as_written(spec.delta)))

@@ -14,10 +14,14 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.stats import counting, judges, scores
+from easeml_meter.promise.numbers import judges, scores
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.spec import MeterSpec
+from easeml_meter.spec.strata import stratum_shares, stratum_weights
+from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import broken_from
-from easeml_meter.stats.tails import log_tail
 
 MAX_STEPS = 10**9
 """Where the search for supported steps stops: nobody hands out more signals than that."""
@@ -71,9 +75,9 @@ def log_tails(
 def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[..., float]) -> float:
     tolerance = broken_from(spec, tolerance)
     if spec.corpus is not None:
-        return scores.log_corpus_tail(spec, labels, tolerance)
+        return log_corpus_tail(spec, labels, tolerance)
     if spec.stratified:
-        return scores.log_strata_tail(spec, labels, tolerance)
+        return log_strata_tail(spec, labels, tolerance)
     if spec.judge_error is not None and spec.pool is not None:
         return judges.log_judged_tail(labels, tolerance, spec.judge_error, spec.pool, onwards=True)
     return tail(spec.tail, labels, tolerance, spec.ceiling, promised=spec.merges)
@@ -100,3 +104,62 @@ def smallest(excess: Callable[[int], float], highest: int) -> int:
         before, last = last, (probe, excess(probe))
         low, high = (low, probe) if last[1] <= 0 else (probe, high)
     return high
+
+
+def log_corpus_tail(spec: MeterSpec, size: int, tolerance: float) -> float:
+    """Return the tail of the score of a meter, where `size` or more of what it needs is there."""
+    corpus = spec.corpus
+    if corpus is None:
+        raise AssertionError("a meter whose loss is an average over rows has no such tail")
+    if size < 1:
+        return 0.0
+    if tolerance >= 1:
+        return -math.inf
+    if corpus.name == "auc":
+        # An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one.
+        return log_tail(Bound.CONVEX, size, tolerance, spec.ceiling)
+    if corpus.curve:
+        return scores.log_curve_tail(size, tolerance)
+    if corpus.name in ("f1", "macro-f1"):
+        classes = len(spec.classes) if corpus.kind.averaged else 1
+        return min(0.0, scores.log_f1_tail_from(size, tolerance, spec.floor) + math.log(classes))
+    if corpus.kind.averaged:
+        if not corpus.weighing:
+            return scores.log_class_average_tail(size, tolerance, len(spec.classes))
+        return scores.log_average_tail(size, tolerance, corpus.weights(len(spec.classes)))
+    return scores.log_share_tail_from(size, tolerance, spec.floor)
+
+
+def enough(spec: MeterSpec, nats: float) -> int:
+    """Return a size from which on `log_corpus_tail` is below -nats at the smallest tolerance.
+
+    By Hoeffding's bound, with room for constants; the variance of F1 is up to 1.24 times that of a
+    share.
+    """
+    rate = 2 * spec.tolerances[0] ** 2 * 0.7
+    return math.ceil((nats + 4 + math.log(max(1, len(spec.classes)))) / rate) + 10
+
+
+def log_strata_tail(spec: MeterSpec, labels: int, tolerance: float) -> float:
+    """Return the tail of sum over s of w_s L_s, `labels` rows being allotted to strata of a meter.
+
+    Where each stratum has n_s = n w_s rows, the loss is a mean of n independent ones that need not
+    be alike. Its tails are at most those of n that are alike: exactly if n eps >= 1 (Hoeffding
+    1956), in convex order always. Else it is Chernoff's bound, as for averages over classes.
+    """
+    if labels < 1:
+        return 0.0
+    if tolerance >= 1:
+        return -math.inf
+    if spec.tail is Bound.EXACT and labels * as_written(tolerance) < 1:
+        return log_tail(Bound.HOEFFDING, labels, tolerance)
+    if spec.proportional:
+        return log_tail(spec.tail, labels, tolerance)
+    shares = zip(stratum_weights(spec), stratum_shares(spec), strict=True)
+    return scores.log_average(tolerance, [(weight, labels * share, 1) for weight, share in shares])
+
+
+def strata_cost(spec: MeterSpec) -> float:
+    """Return how many times as many rows Hoeffding's bound needs as for a plain sample."""
+    shares = zip(stratum_weights(spec), stratum_shares(spec), strict=True)
+    return float(sum(weight * weight / share for weight, share in shares))

@@ -20,7 +20,7 @@ from easeml_meter.core.questions.passing import PassFail, Verdicts
 from easeml_meter.core.questions.planning import Budget, assumptions_of, plan_of, required_size
 from easeml_meter.core.signals import FAIL, NO_READING, PASS, Rules, State, answer_named, name_of
 from easeml_meter.errors import InvalidInput
-from easeml_meter.stats import passing
+from easeml_meter.promise.numbers import passing
 from easeml_meter.stats.planning import smallest
 
 GOLDEN = {

@@ -15,9 +15,9 @@ from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.planning import Budget, required_size
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import InvalidInput
-from easeml_meter.spec import Bound
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.tails import log_tail
 from easeml_meter.stats.planning import smallest
-from easeml_meter.stats.tails import log_tail
 
 GOLDEN = {
     row["name"]: row["n"]

@@ -17,8 +17,8 @@ from tests.lab.attacked import (
 from easeml_meter.lab.simulation.coverage import ERROR, coverage, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
+from easeml_meter.promise.numbers.intervals import clopper_pearson
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.intervals import clopper_pearson
 
 pytestmark = pytest.mark.verify
 

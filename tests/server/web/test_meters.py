@@ -22,6 +22,7 @@ from tests.service.helpers import Labels, condition_spec, rows, small_spec
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import SessionView
+from easeml_meter.promise.numbers.rounding import at_least, at_most
 from easeml_meter.server.web.history import NEWEST, Session
 from easeml_meter.server.web.meters import MeterPage, spans
 from easeml_meter.service import meters as service
@@ -30,7 +31,6 @@ from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.audit import newest_link
 from easeml_meter.service.submissions import queue
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import at_least, at_most
 from easeml_meter.storage.books.users import Users
 
 

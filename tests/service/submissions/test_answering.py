@@ -32,13 +32,13 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import true_gap
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.report.page import html_page
 from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
 from easeml_meter.scoring.predictions import Accepted
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import answering
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import at_most
 
 
 def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from easeml_meter.core.questions.planning import reachable_tolerance
 from easeml_meter.core.views import view_from_json
 from easeml_meter.errors import Denied, InvalidInput, MeterError, TooLarge, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Workspace
@@ -32,7 +33,6 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.checking import check_enough
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import at_most
 from easeml_meter.tables.source import Held
 from easeml_meter.vault import survey
 from easeml_meter.vault.draws import Draws

@@ -27,12 +27,12 @@ from easeml_meter.promise.alarm import Alarm, claim_of, labels_for, least_margin
 from easeml_meter.promise.closing import Closing
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.numbers.rounding import as_written, at_most
 from easeml_meter.promise.questions import Measured, Shown
 from easeml_meter.promise.samples import Rows
 from easeml_meter.promise.schema import Exacts, exact
 from easeml_meter.promise.teams import Teams
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written, at_most
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from easeml_meter.spec import METERS, Bound, Count, MeterSpec, Protocol
-from easeml_meter.stats.rounding import at_most
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.rounding import at_most
+from easeml_meter.spec import METERS, Count, MeterSpec, Protocol
 
 COMMON_ASSUMPTIONS = (
     "the test set is an independent random sample from the distribution that matters, and "

@@ -20,12 +20,14 @@ from easeml_meter.core.questions.bands import (
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
+from easeml_meter.promise.numbers import judges, scores
+from easeml_meter.promise.numbers.plain import log_sum
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.numbers.tails import log_tail, log_tail_from
 from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
 from easeml_meter.spec.strata import strata_step, whole_strata
-from easeml_meter.stats import counting, judges, planning, scores
+from easeml_meter.stats import counting, planning
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.rounding import as_written, at_least, at_most
-from easeml_meter.stats.tails import log_tail, log_tail_from
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
@@ -245,7 +247,7 @@ class GapQuestion(Question):
         return max([1, *self.spec.reverts])
 
     def log_models(self, steps: int) -> float:
-        return counting.log_sum(counting.log_models(self.spec, steps, self.possible))
+        return log_sum(counting.log_models(self.spec, steps, self.possible))
 
     def log_tail(self, size: int) -> float:
         return planning.log_tails(self.spec, size)[0]
@@ -273,9 +275,9 @@ class GapQuestion(Question):
         needed = (nats + math.log(2)) * (1 + 1e-11) + 1e-11
         highest = math.ceil(needed / (2 * self.tolerance**2)) + 1
         if spec.corpus is not None:
-            return scores.enough(spec, needed)
+            return planning.enough(spec, needed)
         if spec.stratified:
-            return whole_strata(spec, math.ceil(highest * scores.strata_cost(spec)) + 1)
+            return whole_strata(spec, math.ceil(highest * planning.strata_cost(spec)) + 1)
         if spec.judge_error is not None and spec.pool is not None:
             # As `judge` begins: its tail is jagged, and both are to find one size.
             return judges.enough(self.tolerance, spec.judge_error, spec.pool, nats)

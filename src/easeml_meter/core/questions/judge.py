@@ -15,12 +15,13 @@ from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, JUDGED
 from easeml_meter.core.questions.bands import JUDGED_GAP, Bands, InBands
 from easeml_meter.core.questions.question import Option
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.stats import judges
+from easeml_meter.promise.numbers import judges
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.rounding import at_most
+from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.planning import smallest
-from easeml_meter.stats.rounding import at_most
-from easeml_meter.stats.tails import log_tail
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan

@@ -20,9 +20,10 @@ from easeml_meter.core.questions.planning import (
 )
 from easeml_meter.core.questions.question import most
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.numbers.intervals import clopper_pearson
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.spec import DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
-from easeml_meter.stats.intervals import clopper_pearson
-from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
+from easeml_meter.stats.feedback import confidence
 
 FEWEST = 30
 """Of fewer labels, no sentence is worth a test set."""

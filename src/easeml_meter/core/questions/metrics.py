@@ -26,11 +26,12 @@ from easeml_meter.core.questions.question import Option
 from easeml_meter.corpus import KINDS as SCORES
 from easeml_meter.corpus import PLANNED_ONLY, WEIGHTED, why_not
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.stats import scores
+from easeml_meter.promise.numbers import scores
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.rounding import as_written, at_least, at_most
-from easeml_meter.stats.tails import log_tail
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan

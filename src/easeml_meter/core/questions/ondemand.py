@@ -18,9 +18,9 @@ from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.questions import EVERY_LABEL
-from easeml_meter.stats.rounding import as_written
 
 BOUGHT = (
     "labels are given without knowledge of the models",

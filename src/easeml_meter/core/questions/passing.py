@@ -17,9 +17,9 @@ from easeml_meter.core.questions.assumptions import APART, COMMON_ASSUMPTIONS, R
 from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.signals import BASELINE, FAIL, PASS, Loss, Rules, State
 from easeml_meter.errors import invalid
+from easeml_meter.promise.numbers import differences, passing
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import differences, passing
-from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 if TYPE_CHECKING:
     from easeml_meter.core.views import Signal

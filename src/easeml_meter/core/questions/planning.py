@@ -19,12 +19,13 @@ from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.questions.rolling import windows_together
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.numbers.rounding import as_written, at_most, confidence_of
+from easeml_meter.promise.numbers.scores import rows_for
 from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, MeterSpec, default_edges
 from easeml_meter.spec.bands import SMALLEST_TOLERANCE
+from easeml_meter.stats.feedback import confidence
 from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
-from easeml_meter.stats.rounding import as_written, at_most, confidence, confidence_of
-from easeml_meter.stats.scores import rows_for
 
 _MOST_WORK = 200_000.0
 """Rows that one tail may sum over; a plan takes a dozen. Anybody may ask a server for a plan."""

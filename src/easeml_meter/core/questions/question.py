@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from easeml_meter.core.questions.assumptions import delta_words, inputs_assumption
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
+from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import MAX_STEPS
-from easeml_meter.stats.rounding import at_most
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan

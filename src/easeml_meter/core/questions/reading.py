@@ -14,10 +14,10 @@ from easeml_meter.conditions import Comparison, Difference, Variable
 from easeml_meter.core.questions.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
 from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.signals import BASELINE, TOO_FAR, Loss, Rules, State
+from easeml_meter.promise.numbers import differences
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import differences
 from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 if TYPE_CHECKING:
     from easeml_meter.core.views import Signal

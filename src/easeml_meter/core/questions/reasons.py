@@ -17,9 +17,9 @@ from easeml_meter.core.questions.planning import (
     required_labels,
 )
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.spec import MeterSpec, Protocol, default_edges
 from easeml_meter.stats.planning import smallest
-from easeml_meter.stats.rounding import at_most
 
 _CEILING = 0.1
 

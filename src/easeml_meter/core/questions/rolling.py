@@ -20,9 +20,10 @@ from easeml_meter.core.questions.bands import Bands, InBands
 from easeml_meter.core.questions.question import Option, check_tried_once
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.stats.rounding import at_most
-from easeml_meter.stats.tails import log_tail
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.rounding import at_most
+from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_meter.core.questions.comparison import Setting, lines
-from easeml_meter.spec import Bound, MeterSpec, Protocol
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats import counting
-from easeml_meter.stats.tails import log_tail
 
 _RATIO = 2.0
 """From one size at which a tail is computed to the next; between them it is nearly straight."""

@@ -30,8 +30,8 @@ from easeml_meter.lab.simulation.opponents import (
     opponents_of,
 )
 from easeml_meter.lab.simulation.worlds import Flags, World, world_of
+from easeml_meter.promise.numbers.intervals import clopper_pearson
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.intervals import clopper_pearson
 
 CHUNK = 250
 """Sessions are played in chunks of this size, or smaller ones if they are long."""

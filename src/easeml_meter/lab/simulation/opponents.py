@@ -17,8 +17,8 @@ from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation import probing, voting
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer, developer_named
 from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats.rounding import as_written
 
 _CHANGED = 0.3
 """The share of predictions that each model has anew."""

@@ -24,8 +24,8 @@ from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.core.questions.reading import Changes
 from easeml_meter.core.signals import BASELINE, PASS, Rules, State
 from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written
 
 _BASED = State(based=True)
 

@@ -24,14 +24,14 @@ from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.numbers.scores import rows_for
 from easeml_meter.scoring.corpora import CorpusLoss, RocCurve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.score import LossTotals
 from easeml_meter.scoring.validation import strata_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written
-from easeml_meter.stats.scores import rows_for
 from easeml_meter.tables.groups import Strata
 
 Codes = NDArray[np.int64]

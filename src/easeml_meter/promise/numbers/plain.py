@@ -6,10 +6,18 @@ Floats plan and whole numbers decide (`promise.kernel`): no answer depends on wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 _NODES = 48
+
+
+def log_sum(logs: Sequence[float]) -> float:
+    """Return log(sum(exp(x))), safe for any magnitude."""
+    top = max(logs, default=-math.inf)
+    if top == -math.inf:
+        return top
+    return top + math.log(math.fsum(math.exp(log - top) for log in logs))
 
 
 def log_density(n: int, j: int, p: float) -> float:

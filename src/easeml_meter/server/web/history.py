@@ -13,6 +13,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.submissions import Note
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.promise.numbers.rounding import at_least
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.curves import curves_svg
@@ -38,7 +39,6 @@ from easeml_meter.server.web.pages import Visit, VisitHere, download
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.history import show_session
-from easeml_meter.stats.rounding import at_least
 
 router = APIRouter(include_in_schema=False)
 

@@ -24,6 +24,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet, ValidationSet
 from easeml_meter.core.questions.planning import following, follows, promise_of
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
+from easeml_meter.promise.numbers.rounding import as_written, at_most
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.corpora import counted_in
 from easeml_meter.scoring.judged import hidden_loss, judged_in
@@ -33,7 +34,6 @@ from easeml_meter.scoring.predictions import InBatches
 from easeml_meter.scoring.validation import may_be_classes, strata_of
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written, at_most
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.groups import StrataNamed
 from easeml_meter.tables.source import excerpt

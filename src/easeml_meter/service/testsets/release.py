@@ -18,6 +18,7 @@ from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import InvalidInput, NotFound, VaultError, WrongPhase
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.scoring.score import Score
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import complete_retirement, reconcile, session_of
@@ -33,7 +34,6 @@ from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
 from easeml_meter.service.testsets.requests import settled
 from easeml_meter.service.testsets.reuse import refuse_active, sealed_rows
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.archive import DamagedArchive
 from easeml_meter.tables.choosing import apart

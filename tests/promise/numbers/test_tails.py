@@ -15,8 +15,13 @@ from mpmath import mp
 from tests.stats import oracle
 from tests.stats.oracle import Floats
 
-from easeml_meter.spec import Bound
-from easeml_meter.stats.tails import errors_below, log_tail, log_tail_from, worst_upper_tail
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.tails import (
+    errors_below,
+    log_tail,
+    log_tail_from,
+    worst_upper_tail,
+)
 
 BOUNDS = list(Bound)
 CEILINGS = [None, 0.05, 0.1, 0.3, 0.5, 0.8]

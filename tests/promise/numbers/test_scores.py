@@ -18,14 +18,15 @@ from mpmath import mp, mpf
 from scipy.stats import binom, norm
 from tests.stats import oracle
 
+from easeml_meter.promise.numbers import scores
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import scores
+from easeml_meter.stats import planning
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.planning import smallest
 
 GOLDEN = {
     row["name"]: row
-    for row in json.loads((Path(__file__).parents[1] / "data/golden-2.json").read_text("utf-8"))
+    for row in json.loads((Path(__file__).parents[2] / "data/golden-2.json").read_text("utf-8"))
 }
 NATS = log_geometric(2, 10) - math.log(0.01)
 
@@ -215,7 +216,7 @@ def test_a_stratum_with_next_to_no_rows_has_a_tail() -> None:
         **strata,  # type: ignore[arg-type]
         sizes=(1, 10**9),
     )
-    tails = [scores.log_strata_tail(spec, labels, 0.2) for labels in (1, 10**3, 10**9 + 1)]
+    tails = [planning.log_strata_tail(spec, labels, 0.2) for labels in (1, 10**3, 10**9 + 1)]
     assert tails == sorted(tails, reverse=True)
-    hoeffding = math.log(2) - 2 * 0.2**2 / (scores.strata_cost(spec) / (10**9 + 1))
+    hoeffding = math.log(2) - 2 * 0.2**2 / (planning.strata_cost(spec) / (10**9 + 1))
     assert tails[-1] <= hoeffding * (1 - 1e-6)

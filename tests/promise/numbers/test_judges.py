@@ -10,8 +10,8 @@ import pytest
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise.numbers import differences, judges
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import differences, judges
 
 ASKED: dict[str, Any] = {"tolerance": 0.05, "steps": 10, "delta": 0.05}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scipy.special import betaincinv
 
-from easeml_meter.stats.intervals import clopper_pearson
+from easeml_meter.promise.numbers.intervals import clopper_pearson
 
 
 @pytest.mark.parametrize("error", [0.05, 1e-3])

@@ -15,11 +15,11 @@ import math
 from functools import lru_cache
 
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound
-from easeml_meter.stats import differences
-from easeml_meter.stats.counting import log_sum
-from easeml_meter.stats.rounding import as_written
-from easeml_meter.stats.tails import log_tail
+from easeml_meter.promise.numbers import differences
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.plain import log_sum
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.numbers.tails import log_tail
 
 _SPLITS = 200
 """Ways to divide the tolerance between pool and labels that are compared."""

@@ -9,8 +9,6 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-from easeml_meter.spec import MeterSpec
-
 _DIGITS = 6
 _CONFIDENCE_DIGITS = 12
 """The nines of a very small delta are printed up to here."""
@@ -34,17 +32,6 @@ def at_most(value: float | Fraction, digits: int = _DIGITS) -> str:
 def at_least(value: float | Fraction, digits: int = _DIGITS) -> str:
     """Return a lower edge with a few digits, rounded down."""
     return _text(as_written(value), digits, ROUND_FLOOR)
-
-
-@lru_cache(maxsize=1024)  # a long history prints the same few figures at every step
-def confidence(spec: MeterSpec, number: int = 1) -> str:
-    """Return the probability that a session keeps its promise, rounded down and never 1.
-
-    Of a rolling test set: that all windows do up to the last one that shares its delta with the one
-    of this `number`. Every delta is for the first promise that is broken, so they add up.
-    """
-    deltas = 1 if spec.window is None else -(-number // spec.steps)
-    return confidence_of(min(Fraction(1), deltas * as_written(spec.delta)))
 
 
 def confidence_of(failure: Fraction) -> str:

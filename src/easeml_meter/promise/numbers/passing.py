@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from easeml_meter.errors import invalid
-from easeml_meter.stats.binomial import Floats, tail_and_ratio, tail_ratio
+from easeml_meter.promise.numbers.binomial import Floats, tail_and_ratio, tail_ratio
 
 _MARGIN = 1e-12
 """Rounding must never loosen a guarantee: results are raised by more than their error."""

@@ -7,7 +7,7 @@ import pytest
 from mpmath import mp
 from tests.stats import oracle
 
-from easeml_meter.stats.binomial import tail_and_ratio
+from easeml_meter.promise.numbers.binomial import tail_and_ratio
 
 
 @pytest.mark.parametrize("tolerance", [0.1, 0.01, 0.001])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.stats import passing
+from easeml_meter.promise.numbers import passing
 
 shares = st.fractions(Fraction(1, 20), Fraction(9, 10), max_denominator=30)
 tolerances = st.fractions(Fraction(1, 100), Fraction(9, 100), max_denominator=100)

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, multinomial
 
-from easeml_meter.stats import differences, passing
+from easeml_meter.promise.numbers import differences, passing
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.planning import smallest
 
 GOLDEN = {
     row["name"]: row["n"]
-    for row in json.loads((Path(__file__).parents[1] / "data/golden-2.json").read_text("utf-8"))
+    for row in json.loads((Path(__file__).parents[2] / "data/golden-2.json").read_text("utf-8"))
 }
 
 

@@ -19,9 +19,9 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from easeml_meter.stats.binomial import Floats, log_density, tail_and_ratio
-from easeml_meter.stats.counting import log_sum
-from easeml_meter.stats.tails import worst_upper_tail
+from easeml_meter.promise.numbers.binomial import Floats, log_density, tail_and_ratio
+from easeml_meter.promise.numbers.plain import log_sum
+from easeml_meter.promise.numbers.tails import worst_upper_tail
 
 SEARCH_MARGIN = 0.01
 _LOST = 30.0

@@ -18,51 +18,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.spec.strata import stratum_shares, stratum_weights
-from easeml_meter.stats.binomial import Floats, tail_and_ratio
-from easeml_meter.stats.counting import log_sum
-from easeml_meter.stats.rounding import as_written
-from easeml_meter.stats.tails import log_tail, worst_upper_tail
+from easeml_meter.promise.numbers.binomial import Floats, tail_and_ratio
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.plain import log_sum
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.numbers.tails import log_tail, worst_upper_tail
 
 _MARGIN = 1e-11
 _WIDTH = 128
 _MOST_JUMPS = 512
 """Sizes at which the tail of a floor jumps that are compared; the ripple is small beyond."""
-
-
-def log_corpus_tail(spec: MeterSpec, size: int, tolerance: float) -> float:
-    """Return the tail of the score of a meter, where `size` or more of what it needs is there."""
-    corpus = spec.corpus
-    if corpus is None:
-        raise AssertionError("a meter whose loss is an average over rows has no such tail")
-    if size < 1:
-        return 0.0
-    if tolerance >= 1:
-        return -math.inf
-    if corpus.name == "auc":
-        # An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one.
-        return log_tail(Bound.CONVEX, size, tolerance, spec.ceiling)
-    if corpus.curve:
-        return log_curve_tail(size, tolerance)
-    if corpus.name in ("f1", "macro-f1"):
-        classes = len(spec.classes) if corpus.kind.averaged else 1
-        return min(0.0, log_f1_tail_from(size, tolerance, spec.floor) + math.log(classes))
-    if corpus.kind.averaged:
-        if not corpus.weighing:
-            return log_class_average_tail(size, tolerance, len(spec.classes))
-        return log_average_tail(size, tolerance, corpus.weights(len(spec.classes)))
-    return log_share_tail_from(size, tolerance, spec.floor)
-
-
-def enough(spec: MeterSpec, nats: float) -> int:
-    """Return a size from which on `log_corpus_tail` is below -nats at the smallest tolerance.
-
-    By Hoeffding's bound, with room for constants; the variance of F1 is up to 1.24 times that of a
-    share.
-    """
-    rate = 2 * spec.tolerances[0] ** 2 * 0.7
-    return math.ceil((nats + 4 + math.log(max(1, len(spec.classes)))) / rate) + 10
 
 
 def rows_for(size: int, share: float, chance: float = 0.001) -> int:
@@ -157,40 +122,15 @@ def log_average_tail(size: int, tolerance: float, weights: Sequence[Fraction]) -
 
     X being 1 with probability p. With phi(h) <= h^2/8 it is Hoeffding's bound, whose l is taken.
     """
-    return _log_average(tolerance, [(weight, size, 1) for weight in weights])
+    return log_average(tolerance, [(weight, size, 1) for weight in weights])
 
 
 def log_class_average_tail(size: int, tolerance: float, classes: int) -> float:
     """Return the same where all classes weigh the same, however many there are."""
-    return _log_average(tolerance, [(Fraction(1, classes), size, classes)])
+    return log_average(tolerance, [(Fraction(1, classes), size, classes)])
 
 
-def log_strata_tail(spec: MeterSpec, labels: int, tolerance: float) -> float:
-    """Return the tail of sum over s of w_s L_s, `labels` rows being allotted to strata of a meter.
-
-    Where each stratum has n_s = n w_s rows, the loss is a mean of n independent ones that need not
-    be alike. Its tails are at most those of n that are alike: exactly if n eps >= 1 (Hoeffding
-    1956), in convex order always. Else it is Chernoff's bound, as for averages over classes.
-    """
-    if labels < 1:
-        return 0.0
-    if tolerance >= 1:
-        return -math.inf
-    if spec.tail is Bound.EXACT and labels * as_written(tolerance) < 1:
-        return log_tail(Bound.HOEFFDING, labels, tolerance)
-    if spec.proportional:
-        return log_tail(spec.tail, labels, tolerance)
-    shares = zip(stratum_weights(spec), stratum_shares(spec), strict=True)
-    return _log_average(tolerance, [(weight, labels * share, 1) for weight, share in shares])
-
-
-def strata_cost(spec: MeterSpec) -> float:
-    """Return how many times as many rows Hoeffding's bound needs as for a plain sample."""
-    shares = zip(stratum_weights(spec), stratum_shares(spec), strict=True)
-    return float(sum(weight * weight / share for weight, share in shares))
-
-
-def _log_average(tolerance: float, parts: Sequence[tuple[Fraction, Fraction | int, int]]) -> float:
+def log_average(tolerance: float, parts: Sequence[tuple[Fraction, Fraction | int, int]]) -> float:
     """Return the tail; `parts` are weights, with examples of each and how many classes have it."""
     if min(size for _, size, _ in parts) <= 0:
         return 0.0

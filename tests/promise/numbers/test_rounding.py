@@ -15,8 +15,9 @@ from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.planning import Budget, Plan, required_labels
 from easeml_meter.core.signals import true_gap
 from easeml_meter.core.views import Signal
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
+from easeml_meter.stats.feedback import confidence
 
 NUMBER = r"\d+(?:\.\d+)?(?:e-\d+)?"
 shares = st.floats(0, 1) | st.decimals(0, 1, places=4).map(float)

@@ -14,15 +14,16 @@ from mpmath import mp
 from scipy.stats import binom
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.stats import bounded
-from easeml_meter.stats.bounded import (
+from easeml_meter.promise.numbers import bounded
+from easeml_meter.promise.numbers.bounded import (
     SEARCH_MARGIN,
     log_convex,
     log_kl,
 )
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, smallest
-from easeml_meter.stats.tails import log_tail
 
 GRADES = 4
 

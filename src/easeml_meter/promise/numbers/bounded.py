@@ -11,8 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from easeml_meter.stats.binomial import Floats, tail_and_ratio
-from easeml_meter.stats.counting import log_sum
+from easeml_meter.promise.numbers.binomial import Floats, tail_and_ratio
+from easeml_meter.promise.numbers.plain import log_sum
 
 # Rounding must never loosen a guarantee: all results are raised by more than their error.
 RELATIVE_MARGIN = 1e-12
