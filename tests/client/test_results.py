@@ -107,54 +107,6 @@ def test_scores_are_numbers_in_their_range(value: object) -> None:
         read_results({"a": value}, form, "new")
 
 
-ARTEFACTS = Path(__file__).parents[1] / "integrations" / "artefacts"
-LM_EVAL = next((ARTEFACTS / "lm_eval").glob("samples_hidden_*"))
-FILTERS = next((ARTEFACTS / "lm_eval").glob("samples_filters_*"))
-
-
-@pytest.mark.parametrize(
-    ("path", "form", "cases", "right", "score"),
-    [
-        (ARTEFACTS / "inspect/hidden.json", Form(), 20, 16, "includes"),
-        (ARTEFACTS / "inspect/several.json", Form(score="match"), 20, 16, "match"),
-        # A sample that failed has no score in the log: it counts as wrong.
-        (ARTEFACTS / "inspect/errored.json", Form(), 20, 15, "includes"),
-        (LM_EVAL, Form(), 12, 8, "acc"),
-        (ARTEFACTS / "promptfoo/hidden.json", Form(), 12, 8, "score"),
-        (ARTEFACTS / "promptfoo/hidden.json", Form(reader="promptfoo"), 12, 8, "success"),
-    ],
-)
-def test_logs_of_harnesses(path: Path, form: Form, cases: int, right: int, score: str) -> None:
-    found = read_results(path, form, "old")
-    assert (len(found.cases), sum(found.cases.values())) == (cases, right)
-    assert found.form.score == score
-
-
-@pytest.mark.parametrize(
-    ("path", "form", "said"),
-    [
-        (ARTEFACTS / "inspect/several.json", Form(), "2 metrics are in it: --score NAME, one of"),
-        (ARTEFACTS / "inspect/failed.json", Form(), "the run ended with status"),
-        (FILTERS, Form(), "metrics are in it: --score NAME, one of 'exact_match,loose'"),
-        (Path("gone.eval"), Form(), "gone.eval: No such file"),
-        (LM_EVAL, Form(reader="lm-evil"), "did you mean 'lm-eval'"),
-        (LM_EVAL, Form(lower=True), "no --lower-is-better"),
-    ],
-)
-def test_logs_that_are_refused(path: Path, form: Form, said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
-        read_results(path, form, "new")
-
-
-def test_a_log_never_names_the_case_that_is_wrong(tmp_path: Path) -> None:
-    log = json.loads((ARTEFACTS / "inspect/hidden.json").read_text())
-    log["reductions"][0]["samples"][7]["value"] = {"secret": 1}
-    (tmp_path / "a.json").write_text(json.dumps(log))
-    with pytest.raises(InvalidInput) as refused:
-        read_results(tmp_path / "a.json", Form(), "new")
-    assert str(refused.value) == "new results: a case stands there twice, or has no single number"
-
-
 def test_the_report_of_a_test_run(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(
         "import pytest\n"
