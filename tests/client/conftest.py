@@ -16,6 +16,12 @@ from easeml_meter.core.people import Role
 from easeml_meter.meter import Meter
 
 
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of the digests of ids in ledgers."""
+    monkeypatch.delenv("METER_KEY", raising=False)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with live(tmp_path_factory.mktemp("site") / "server") as found:

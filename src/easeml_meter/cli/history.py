@@ -269,7 +269,8 @@ def audit(ledger: Path | None, head: str | None, place: MeterPlace, as_json: boo
 
 
 def _audit_gate(path: Path, head: str | None, *, as_json: bool) -> None:
-    from easeml_meter.client.gate import BrokenLedger, Gate
+    from easeml_meter.client.gate import Gate
+    from easeml_meter.client.ledger import BrokenLedger
 
     try:
         looks, problems = Gate(path).audit(head), []

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 HALF = Fraction(1, 2)
 MOST_DELTA = Fraction(1, 4)
@@ -146,7 +147,7 @@ def bar_not_worse(cases: int, disputed: int, margin: Fraction, level: Fraction) 
         share = Fraction(thousandths, 1000)
         return _rare(cases, cases - disputed, 1 - share, fifth)
 
-    limit = Fraction(_first(excluded, 0, 1000), 1000)
+    limit = Fraction(first(excluded, 0, 1000), 1000)
     if limit < margin:
         return 0
     share = max(Fraction(0), HALF - margin / (2 * limit)) if limit else Fraction(0)
@@ -160,12 +161,12 @@ def bar_better_by(cases: int, disputed: int, margin: Fraction, level: Fraction) 
     def excluded(below: int) -> bool:
         return _rare(cases, disputed, Fraction(1000 - below, 1000), fifth)
 
-    limit = Fraction(1000 - _first(excluded, 0, 1000), 1000)
+    limit = Fraction(1000 - first(excluded, 0, 1000), 1000)
     share = min(Fraction(1), HALF + margin / (2 * limit)) if limit else Fraction(1)
     return least_wins(disputed, level - fifth, share)
 
 
-def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
+def first(holds: Callable[[int], bool], low: int, high: int) -> int:
     """Return the first whole number from which on something holds; `high` if it never does."""
     while low < high:
         middle = (low + high) // 2
@@ -274,13 +275,18 @@ def bets_pay(
         grown = [math.log1p(size * (difference - away)) for difference in differences]
         logs.append(math.fsum(grown))
         turnover = max(turnover, math.fsum(map(abs, grown)))
-    top = max(logs)
-    wealth = top + math.log(math.fsum(math.exp(log - top) for log in logs) / len(logs))
+    wealth = mixed(logs)
     # A factor is at least 1/5, so its relative error is 5 times that of what is added to 1.
     error = _ERROR + 4e-15 * (turnover + len(differences))
     if abs(wealth + _log(level)) > error:
         return wealth > -_log(level)
     return e_value(exactly(), sizes, margin) * level >= 1
+
+
+def mixed(logs: Sequence[float]) -> float:
+    """Return the logarithm of the mean of numbers whose logarithms are given."""
+    top = max(logs)
+    return top + math.log(math.fsum(math.exp(log - top) for log in logs) / len(logs))
 
 
 def e_value(
@@ -299,38 +305,115 @@ def e_value(
 
 # --- the fold of a ledger -------------------------------------------------------------------------
 
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One answer of a gate, as its ledger has it: names and a bit, nothing of any case."""
-
-    new: str
-    old: str
-    yes: bool
-    void: bool = False
+BETTER, NOT_WORSE, BETTER_BY, AT_LEAST = "better", "not-worse", "better-by", "at-least"
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a gate stands after its looks: what is left of delta, and the model to beat."""
+@dataclass(frozen=True)
+class Rules:
+    """What the arithmetic of a ledger depends on, fixed by its first use.
 
-    stake: Stake
-    incumbent: str | None = None
-    keeps: tuple[str, ...] = ()
+    Attributes:
+        delta: The probability that a claim is false, of all claims of a test set together.
+        looks: How many looks there are; None: no end.
+        question: "better", or with a margin "not-worse", "better-by" or "at-least".
+        margin: By how much; at-least: the bar.
+    """
+
+    delta: Fraction = Fraction(1, 10)
+    looks: int | None = None
+    question: str = BETTER
+    margin: Fraction = Fraction(0)
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The answers with and without a claim."""
+        return ("ok", "alarm") if self.question == NOT_WORSE else ("keep", "discard")
 
 
-def fold(
-    delta: Fraction, looks: int | None, log: Iterable[Look], first: str | None = None
-) -> Standing:
-    """Return where a gate stands after these answers.
+@dataclass(frozen=True)
+class State:
+    """Where a ledger stands after a line.
+
+    Attributes:
+        incumbent: The model to beat: the last one that was kept against the one to beat.
+        share: What is left of delta; `since`: discards since the last keep.
+        look: Looks so far, over all test sets; `asked`: at this test set.
+        set: Number of the test set; `cases` and `ids`: how many it has, and their digest.
+        rung: At which looks there was an alarm.
+    """
+
+    incumbent: str
+    share: Fraction
+    look: int = 0
+    set: int = 0
+    cases: int = 0
+    ids: str = ""
+    asked: int = 0
+    since: int = 0
+    rung: tuple[int, ...] = ()
+
+    def level(self, rules: Rules) -> Fraction:
+        """Return the level of the next look; 0: there is none."""
+        if rules.question == NOT_WORSE:
+            return Alarms(self.asked, self.rung).level(rules.delta, ALARM_SHARES, rules.looks)
+        return Stake(self.share, self.asked, self.since).level(rules.looks)
+
+    def after(self, rules: Rules, look: Mapping[str, Any], yes: bool) -> State:
+        """Return where the answer to a look leaves the ledger.
+
+        A keep moves the model to beat only if it was asked about that one: else it is no chain.
+        """
+        counted = replace(self, look=self.look + 1, asked=self.asked + 1)
+        if rules.question == NOT_WORSE:
+            return replace(counted, rung=Alarms(self.asked, self.rung).after(yes).rung)
+        left = Stake(self.share, self.asked, self.since).after(self.level(rules), yes)
+        incumbent = look["new"] if yes and look["old"] == self.incumbent else self.incumbent
+        return replace(counted, share=left.share, since=left.since, incumbent=incumbent)
+
+    def placed(self, rules: Rules, entry: Mapping[str, Any]) -> State:
+        """Return it with cases that join, or with a fresh test set and the whole of delta."""
+        found = replace(self, cases=entry["cases"], ids=entry["ids"])
+        if entry["joined"]:
+            return found
+        return replace(found, set=self.set + 1, share=rules.delta, asked=0, since=0, rung=())
+
+
+def fold(rules: Rules, lines: Iterable[Mapping[str, Any]]) -> Iterator[State]:
+    """Yield where a ledger stands after each of its lines: names, bits and counts decide it alone.
 
     A look that was voided stays counted and paid, and keeps nothing: the last model kept by a look
     that is not void is the one to beat.
+
+    Raises:
+        ValueError: a line does not follow from those before; it names what does not.
     """
-    standing = Standing(Stake(delta), first)
-    for look in log:
-        level = standing.stake.level(looks)
-        standing = replace(standing, stake=standing.stake.after(level, look.yes))
-        if look.yes and not look.void and look.old == standing.incumbent:
-            standing = replace(standing, incumbent=look.new, keeps=(*standing.keeps, look.new))
-    return standing
+    state: State | None = None
+    kept: list[tuple[int, str]] = []
+    void: set[int] = set()
+    for line in lines:
+        if state is None:
+            state = State(line["state"]["incumbent"], rules.delta)
+            kept.append((0, state.incumbent))
+        elif "look" in line:
+            level, before = state.level(rules), state.incumbent
+            _expect(Fraction(line["share"]) == state.share, "share")
+            _expect(Fraction(line["level"]) == level > 0, "level")
+            _expect(line["look"] == state.look + 1, "look")
+            _expect(line["answer"] in rules.words, "answer")
+            _expect(line["by_hand"] == (line["old"] not in (None, before)), "by_hand")
+            state = state.after(rules, line, line["answer"] == rules.words[0])
+            if state.incumbent != before:
+                kept.append((state.look, state.incumbent))
+        elif "void" in line:
+            _expect(0 < line["void"] <= state.look and line["void"] not in void, "void")
+            void.add(line["void"])
+            kept = [(look, model) for look, model in kept if look != line["void"]]
+            state = replace(state, incumbent=kept[-1][1])
+        else:
+            state = state.placed(rules, line)
+        yield state
+
+
+def _expect(holds: bool, what: str) -> None:
+    if not holds:
+        raise ValueError(what)

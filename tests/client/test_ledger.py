@@ -1,0 +1,179 @@
+"""The ledger: what is on disk at any moment, and what becomes of lines that were changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.client.loops import lines, pair, read
+
+from easeml_meter.client.gate import Gate
+from easeml_meter.client.ledger import BrokenLedger, Ledger, digest
+
+
+def test_both_writes_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    plain = os.fsync
+    path = tmp_path / "gate.jsonl"
+
+    def sync(handle: int) -> None:
+        synced.append(path.read_text().rsplit("\n", 1)[-1] if path.exists() else "")
+        plain(handle)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    Gate(path).ask(*pair(60, 0))
+    synced.clear()
+    Gate(path).ask(*pair(60, 0))
+    assert [text.startswith('{"look": 2') for text in synced] == [True, False]
+
+
+def test_a_ledger_cut_anywhere_loses_no_look(tmp_path: Path) -> None:
+    path = tmp_path / "gate.jsonl"
+    Gate(path).ask(*pair(60, 0), name="a")
+    before = path.read_bytes()
+    Gate(path).ask(*pair(60, 30), name="b")
+    after = path.read_bytes()
+    staked = after.index(b', "answer": "keep"')
+    path.write_bytes(before + b'{"look": 2, "new": "' + b"x" * 2000)
+    assert Gate(path).ask(*pair(60, 30), name="b").look == 2
+    assert path.read_bytes() == after
+    for size in range(len(before), len(after) + 1, 3):
+        path.write_bytes(after[:size])
+        told = Gate(path).ask(*pair(60, 0), name="c")  # another one comes first
+        charged = staked <= size
+        assert (told.look, told.answer) == (3 if charged else 2, "discard")
+        looks = [each["new"] for each in lines(path) if "look" in each]
+        assert looks == (["a", "b", "c"] if charged else ["a", "c"])
+        read(path)
+        path.write_bytes(after[:size])
+        assert Gate(path).status()["answers"] == (2 if charged else 1)
+        told = Gate(path).ask(*pair(60, 30), name="b")  # the same comes again
+        assert (told.look, told.answer, told.repeated) == (2, "keep", size == len(after))
+        assert path.read_bytes() == after
+
+
+KILLED = """
+import os, signal, sys
+from easeml_meter.client import gate
+name, where = sys.argv[1:]
+real = getattr(gate, where, None) or getattr(gate.Ledger, where)
+def kill(*given, **named):
+    if where == "write":
+        real(*given)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(gate if hasattr(gate, where) else gate.Ledger, where, kill)
+gate.Gate("gate.jsonl").ask([0] * 60, [1] * 30 + [0] * 30, name=name)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["decide", "write", "answer", "answer_of", "digest_of_cases"])
+def test_a_process_that_is_killed_used_its_look_once(tmp_path: Path, where: str) -> None:
+    Gate(tmp_path / "gate.jsonl").ask([0] * 60, [0] * 60, name="first")
+    for name in ("a", "a", "b"):
+        done = subprocess.run(
+            [sys.executable, "-c", KILLED, name, where], cwd=tmp_path, check=False
+        )
+        assert done.returncode == -signal.SIGKILL
+    asked = Gate(tmp_path / "gate.jsonl")
+    for name in ("a", "b", "a"):
+        asked.ask([0] * 60, [1] * 30 + [0] * 30, name=name)
+    names = [each["new"] for each in lines(asked.path) if "look" in each]
+    assert sorted(names) == ["a", "b", "first"]
+    read(asked.path)
+
+
+MANY = """
+import sys
+from easeml_meter.client.gate import Gate
+for number in range(6):
+    Gate("gate.jsonl").ask([0] * 60, [0] * 60, name=f"{sys.argv[1]}-{number}")
+    Gate("gate.jsonl").ask([0] * 60, [0] * 60, name=f"common-{number}")
+"""
+
+
+@pytest.mark.slow
+def test_eight_processes_at_once_lose_and_double_no_look(tmp_path: Path) -> None:
+    started = [
+        subprocess.Popen([sys.executable, "-c", MANY, str(number)], cwd=tmp_path)
+        for number in range(8)
+    ]
+    assert [each.wait(60) for each in started] == [0] * 8
+    names = [each["new"] for each in lines(tmp_path / "gate.jsonl") if "look" in each]
+    assert len(names) == len(set(names)) == 8 * 6 + 6
+    read(tmp_path / "gate.jsonl")
+    assert {path.name for path in tmp_path.iterdir()} == {"gate.jsonl", "gate.cases"}
+
+
+def test_an_edited_line_a_fork_and_a_cut_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "gate.jsonl"
+    asked = Gate(path)
+    heads = [asked.ask(*pair(60, 0), name=f"m{n}").head for n in range(4)]
+    text = path.read_text()
+    assert Gate(path).audit(heads[2]) == 4
+    path.write_bytes(text.replace("\n", "\r\n").encode())  # a checkout of Windows
+    assert Gate(path).audit() == 4
+    written = text.splitlines()
+
+    def broken(*changed: str) -> str:
+        path.write_text("".join(f"{line}\n" for line in changed))
+        with pytest.raises(BrokenLedger) as error:
+            Gate(path).audit(heads[3])
+        return str(error.value)
+
+    edited = [*written[:3], written[3].replace('"discard"', '"keep"'), *written[4:]]
+    assert "line 4" in broken(*edited)
+    assert "line 4" in broken(*written[:3], *written[4:])  # one look is gone
+    assert "line 7" in broken(*written, written[4])  # of another branch
+    assert "no line" in broken(*written[:-1])  # cut: the rest follows
+    forged = {**json.loads(written[-1]), "level": "1/2"}  # with a digest that fits
+    forged["digest"] = digest(forged)
+    assert "(level)" in broken(*written[:-1], json.dumps(forged))
+    forged = {**json.loads(written[-1]), "share": "1/2"}
+    forged["digest"] = digest(forged)
+    assert "(share)" in broken(*written[:-1], json.dumps(forged))
+    forged = {**json.loads(written[3]), "new": "m9"}
+    forged["digest"] = digest(forged)
+    assert "line 5" in broken(*written[:3], json.dumps(forged), *written[4:])
+    path.write_text(text.replace('"delta": "1/10"', '"delta": "1/4"'))
+    with pytest.raises(BrokenLedger, match="line 1 was changed"):
+        asked.ask(*pair(60, 0))
+    path.write_text(text[:-2] + "\n")
+    with pytest.raises(BrokenLedger, match="line 6 was changed"):
+        asked.ask(*pair(60, 0))
+    path.write_text(text.replace('"m3"', '"m9"'))
+    with pytest.raises(BrokenLedger, match="line 6 was changed"):
+        asked.ask(*pair(60, 0))
+
+
+def test_git_merges_no_ledger_and_ignores_the_ids(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").write_text("*.pyc")
+    Gate(tmp_path / "gate.jsonl").ask(*pair(60, 0))
+    assert (tmp_path / ".gitignore").read_text() == "*.pyc\ngate.cases\n"
+    assert (tmp_path / ".gitattributes").read_text() == "gate.jsonl merge=binary -text\n"
+
+
+def test_the_thousandth_look_takes_no_longer(tmp_path: Path) -> None:
+    asked = Gate(tmp_path / "gate.jsonl")
+    asked.ask(*pair(60, 0), name="first")
+    ledger = Ledger(asked.path)
+    text = bytearray(ledger.text)
+    for number in range(2_000):  # as a loop writes them
+        look = {"look": number + 2, "new": f"m{number}", "old": "main", "by_hand": False}
+        state = ledger.state.after(ledger.settings, look, yes=False)
+        level = str(ledger.state.level(ledger.settings))
+        text += ledger.line(
+            {**look, "share": str(ledger.state.share), "level": level, "answer": "discard"}, state
+        )
+    asked.path.write_bytes(text)
+    began = time.perf_counter()
+    assert asked.ask(*pair(60, 0), name="last").look == 2_002
+    assert time.perf_counter() - began < 0.5
+    assert asked.audit() == 2_002
