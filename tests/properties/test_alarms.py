@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from easeml_meter import Meter, MeterSpec
-from easeml_meter.core.questions.alarm import AlarmRules, composed, margin
+from easeml_meter.core.questions.alarm import AlarmRules, margin
 from easeml_meter.core.questions.asking import answered
 from easeml_meter.core.questions.labels import other_ways, plan_labels
 from easeml_meter.core.questions.planning import plan_of
@@ -67,7 +67,7 @@ def bar(spec: MeterSpec, alarms: int, rows: int, visible_errors: int) -> tuple[F
     state = State(passes=alarms)
     g = margin(spec, state, rows, VISIBLE)
     assert g is not None
-    level = ledger.level(composed(spec), Snapshot(0, (9, *range(alarms))))
+    level = ledger.level(spec.meter, Snapshot(0, (9, *range(alarms))))
     found = bar_of(Shown(rows, Fraction(visible_errors, VISIBLE), VISIBLE), g, level)
     assert found is not None
     return g, found
@@ -132,7 +132,7 @@ def test_a_model_is_charged_though_an_alarm_left_no_g_while_it_was_measured() ->
 
 def test_teams_that_are_counted_apart_share_delta() -> None:
     apart, alone = alarm(steps=20, tenants=(10, 10)), alarm()
-    levels = [ledger.level(composed(spec), Snapshot(0, (0,), 0, 1)) for spec in (apart, alone)]
+    levels = [ledger.level(spec.meter, Snapshot(0, (0,), 0, 1)) for spec in (apart, alone)]
     assert levels[0] < levels[1]
     wide, narrow = (margin(spec, State(), HIDDEN, VISIBLE) for spec in (apart, alone))
     assert wide is not None

@@ -278,8 +278,8 @@ def _without_ids(data: Json) -> Json:
 PLANS: list[Json] = read(FOLDER / "plans.json")
 
 
-def planned(settings: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many labels a plan asks for, and how many in all once it was topped up."""
+def spec_of(settings: Mapping[str, Any]) -> MeterSpec:
+    """Return the meter of a recorded plan."""
     meter = dict(settings)
     outer, data = meter.pop("edges", None), {}
     if outer is not None:
@@ -291,7 +291,12 @@ def planned(settings: Mapping[str, Any]) -> dict[str, int]:
             {"lower": lower, "upper": upper, "tolerance": eps} for (lower, upper), eps in bands
         ]
     meter.pop("bands", None)  # of a question without any, where it is an empty list
-    spec = MeterSpec.from_mapping({"meter": meter, **data})
+    return MeterSpec.from_mapping({"meter": meter, **data})
+
+
+def planned(settings: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many labels a plan asks for, and how many in all once it was topped up."""
+    spec = spec_of(settings)
     found = {"labels": required_labels(spec).size}
     if spec.top_up is not None:
         found["then_in_all"] = found["labels"] + labels_needed(spec, 2)

@@ -92,8 +92,11 @@ class Reverts(Plain, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if list(self.reverts) != sorted(set(self.reverts)) or self.reverts[-1:] > (self.steps,):
+        if list(self.reverts) != sorted(self.reverts) or self.reverts[-1:] > (self.steps,):
             raise invalid("reverts", list(self.reverts), f"rising steps, at most {self.steps}")
+        for before, at in enumerate(self.reverts):
+            if at <= before:
+                raise invalid("reverts", at, "one revert undoes one step: too many too early")
 
     def runs(self) -> tuple[Run, ...]:
         """The steps that are kept form a tree; an undone one adds what could stand there."""

@@ -36,6 +36,10 @@ class Condition(Settings, frozen=True, kw_only=True):
             below=1,
         ),
     ] = None
+    than: Annotated[
+        Literal["kept", "deployed"],
+        Setting("which model o is: the deployed one, or the last one that passed"),
+    ] = "deployed"
     test: Annotated[
         Literal["clauses", "bets"], Setting("how n - o is tested; bets take scores, too")
     ] = "clauses"

@@ -73,6 +73,9 @@ class Rows(Settings, frozen=True, kw_only=True):
     models: Annotated[
         bool | Literal["onnx"], Setting("models may be submitted, too, and run here")
     ] = False
+    commands_may_carry_inputs_out: Annotated[
+        bool, Setting("at a server, take commands also where inputs are hidden")
+    ] = False
     metric: Annotated[str, Setting("which scores of an evaluation count, as its tool says")] = ""
     rows: Annotated[
         int | None, Setting("rows drawn, where a score is counted of some", least=1)
@@ -87,6 +90,9 @@ class Rows(Settings, frozen=True, kw_only=True):
         parse_loss(self.loss)
         if len(set(self.classes)) != len(self.classes):
             raise invalid("classes", list(self.classes), "each class once")
+        carried = "commands_may_carry_inputs_out"
+        if self.commands_may_carry_inputs_out and (self.models, self.inputs) != (True, "hidden"):
+            raise invalid(carried, True, 'only with models = true and inputs = "hidden"')
 
     @property
     def measured(self) -> Loss:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, settle, whole
 from easeml_meter.conditions import (
@@ -43,6 +43,9 @@ from easeml_meter.spec.questions import (
     check_window,
 )
 from easeml_meter.spec.strata import check_strata, stratum_shares, stratum_weights
+
+if TYPE_CHECKING:
+    from easeml_meter.promise.meter import Meter
 
 DEFAULT_STEPS, DEFAULT_DELTA = 10, 0.1
 """What a meter answers, and how sure it is, where nobody says so."""
@@ -229,6 +232,13 @@ class MeterSpec(Shown):
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was worked out: another process has other hashes."""
         return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+
+    @cached_property
+    def meter(self) -> Meter:
+        """The same meter as a composition of a question, a budget, a sample and a renewal."""
+        from easeml_meter.spec.composing import compose
+
+        return compose(self)
 
     @property
     def condition(self) -> Condition | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.conditions import Comparison
@@ -24,14 +23,10 @@ from easeml_meter.core.signals import ALARM, NO_READING, OK, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.promise import ledger
 from easeml_meter.promise.alarm import Alarm, claim_of, labels_for, least_margin
-from easeml_meter.promise.closing import Closing
 from easeml_meter.promise.ledger import Snapshot
-from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written, at_most
 from easeml_meter.promise.questions import Measured, Shown
-from easeml_meter.promise.samples import Rows
-from easeml_meter.promise.schema import Exacts, exact
-from easeml_meter.promise.teams import Teams
+from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
@@ -42,19 +37,6 @@ THREE = 3
 """Alarms that close a test set, unless a meter says another number."""
 
 
-@lru_cache(maxsize=256)
-def composed(spec: MeterSpec) -> Meter:
-    """Return the meter of the settings: an alarm, a closing budget, plain rows."""
-    closing = Closing(alarms=spec.alarms or THREE, steps=spec.steps)
-    budget: Closing | Teams = closing
-    if spec.tenants:
-        budget = Teams(teams=spec.tenants, handover=spec.handover, each=closing)
-    g = None if spec.g is None else Exacts((exact(spec.g),))
-    question = Alarm(g=g) if spec.expects is None else Alarm(g=g, expects=exact(spec.expects))
-    rows = Rows(loss=spec.loss, inputs=spec.inputs, models=spec.models)  # type: ignore[arg-type]
-    return Meter(question=question, budget=budget, sample=rows, delta=exact(spec.delta))
-
-
 def _at(spec: MeterSpec, state: State, tenant: int = 1) -> Snapshot:
     """Return where a team stands: with an end, the level follows the number of alarms alone."""
     return Snapshot(0, (state.passes, *range(1, state.passes + 1)), 0, tenant)
@@ -62,7 +44,7 @@ def _at(spec: MeterSpec, state: State, tenant: int = 1) -> Snapshot:
 
 def margin(spec: MeterSpec, state: State, rows: int, validation_rows: int) -> Fraction | None:
     """Return g in force after these answers, on sets of these sizes; None: there is none."""
-    meter, at = composed(spec), _at(spec, state)
+    meter, at = spec.meter, _at(spec, state)
     if spec.g is not None:
         return exact(spec.g)
     question = meter.question
@@ -110,7 +92,7 @@ class AlarmRules(Rules):
         self, state: State, shown: Shown, test_loss: Fraction | None, tenant: int
     ) -> tuple[int, Fraction]:
         """Return the answer to a model with this test loss, and g, of public numbers alone."""
-        meter, at = composed(self.spec), _at(self.spec, state, tenant)
+        meter, at = self.spec.meter, _at(self.spec, state, tenant)
         if margin(self.spec, state, shown.rows, shown.validation_rows or 1) is None:
             return ALARM, Fraction(0)  # an alarm came while it was measured: it is charged
         errors = 0 if test_loss is None else round(test_loss * shown.rows)
@@ -283,7 +265,7 @@ class AlarmQuestion(Question):
     def least(self) -> int:
         """The fewest labels of which 0 errors would be ok at the first answer."""
         spec = self.spec
-        level = ledger.level(composed(spec), _at(spec, State()))
+        level = ledger.level(spec.meter, _at(spec, State()))
         claim = float(exact(spec.expects or 0.2)) + (spec.g or 0.0)
         if spec.g is not None:
             return math.ceil(math.log(float(level)) / math.log1p(-min(claim, 0.99)))
@@ -304,7 +286,7 @@ class AlarmQuestion(Question):
             if spec.labels < self.least:
                 raise invalid("labels", spec.labels, f"too few for an alarm: {self.least} needed")
             return spec.labels
-        level = ledger.level(composed(spec), _at(spec, State()))
+        level = ledger.level(spec.meter, _at(spec, State()))
         expects = exact(spec.expects or 0.2)
         found = labels_for(as_written(spec.g or 1.0), level, 0, expects)
         if found is None:
