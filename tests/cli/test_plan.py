@@ -402,7 +402,7 @@ def test_validation_sets_and_rows_without_a_split_are_planned(capsys: Captured) 
         ["--steps", "20", "--tolerance", "0.05", "--confidence", "95"],
         ["--labels", "900", "--edges", "0.1,0.3", "--tenants", "5,5"],
         ["--preset", "agent"],
-        ["--question", "n > 0.8 +/- 0.1", "--steps", "5"],
+        ["--ask", "n > 0.8 +/- 0.1", "--steps", "5"],
     ],
     ids=str,
 )
@@ -543,9 +543,7 @@ def test_a_decimal_comma_is_understood_in_every_question(
 def test_what_was_not_given_is_named_for_every_question(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _, out, _ = run(
-        capsys, "plan", "--question", "gap", "--labels", "50000", "--steps", "10", *SURE
-    )
+    _, out, _ = run(capsys, "plan", "--ask", "gap", "--labels", "50000", "--steps", "10", *SURE)
     assert "tolerance reached 0.00989798" in " ".join(out.split())
     _, out, _ = run(capsys, "plan", "--rolling", "--window", "52", "--batch", "160")
     assert "labels a batch given 160" in " ".join(out.split())

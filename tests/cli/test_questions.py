@@ -12,7 +12,7 @@ from easeml_meter.spec import MeterSpec
 
 SURE = ["--delta", "0.01"]
 SIZED = ["--steps", "10", "--tolerance", "0.01", *SURE]
-CONDITION = ["--question", "n > 0.95 +/- 0.01"]
+CONDITION = ["--ask", "n > 0.95 +/- 0.01"]
 
 
 @pytest.mark.parametrize("metric", ["auc", "roc", "balanced-accuracy"])
@@ -62,9 +62,9 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
         ([*CONDITION, "--steps", "3", "--labels", "5"], "not all"),
         ([*CONDITION, "--steps", "3", "--ceiling", "0.1"], "ceiling"),
         ([*CONDITION, "--steps", "3", "--delta", "0.1", "--confidence", "0.9"], "not both"),
-        (["--steps", "3", "--tolerance", "0.1", "--passes", "2"], "only with question"),
-        (["--question", "n > 0.8", "--steps", "3"], "such as"),
-        ([*CONDITION, "--steps", "3", "--metric", "f1"], "not with question"),
+        (["--steps", "3", "--tolerance", "0.1", "--passes", "2"], "only with ask"),
+        (["--ask", "n > 0.8", "--steps", "3"], "such as"),
+        ([*CONDITION, "--steps", "3", "--metric", "f1"], "not with ask"),
         (["--metric", "f1", "--steps", "3"], "tolerance"),
         (["--metric", "f1", "--steps", "3", "--tolerance", "0.1,0.2"], "one number"),
         (
@@ -79,7 +79,7 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--judge-error", "0.1", "--steps", "3", "--tolerance", "0.1"], "pool"),
         (["--metric", "f1", "--labels", "500"], "give the steps or a tolerance"),
         ([*CONDITION, "--on-demand", "--steps", "3"], "every label"),
-        ([*CONDITION, "--question", "gap", "--on-demand", "--tolerance", "0.1"], "one condition"),
+        ([*CONDITION, "--ask", "gap", "--on-demand", "--tolerance", "0.1"], "one condition"),
         ([*CONDITION, "--tolerance", "0.1", "--steps", "3"], "tolerance"),
         ([*CONDITION, "--disagreement", "0.1", "--steps", "3"], 'only with "n - o"'),
     ],
@@ -147,11 +147,11 @@ def test_a_rolling_test_set_is_planned_as_a_meter(
     "asked",
     [
         ["--tolerance", "0.15"],
-        ["--question", "gap", "--tolerance", "0.05"],
-        ["--question", "n > 0.8 +/- 0.05", "--passes", "3"],
-        ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2"],
-        ["--question", "n - o at -0.1, 0.1 +/- 0.05", "--disagreement", "0.2"],
-        ["--question", "better", "--tolerance", "0.1"],
+        ["--ask", "gap", "--tolerance", "0.05"],
+        ["--ask", "n > 0.8 +/- 0.05", "--passes", "3"],
+        ["--ask", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2"],
+        ["--ask", "n - o at -0.1, 0.1 +/- 0.05", "--disagreement", "0.2"],
+        ["--ask", "better", "--tolerance", "0.1"],
         ["--metric", "f1", "--floor", "0.8", "--tolerance", "0.15", "--prevalence", "0.1"],
         ["--metric", "precision", "--tolerance", "0.15", "--signals", "4"],
         ["--metric", "auc", "--tolerance", "0.15", "--tries", "2", "--prevalence", "0.2"],
@@ -201,7 +201,7 @@ def test_a_judge_is_planned_and_said_when_it_does_not_pay(
 
 
 def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> None:
-    change = ["--question", "n - o > 0.02 +/- 0.01", "--disagreement", "0.05", "--on-demand"]
+    change = ["--ask", "n - o > 0.02 +/- 0.01", "--disagreement", "0.05", "--on-demand"]
     answer = plan_json(capsys, *change, "--steps", "10", *SURE)
     assert (answer["size"], answer["unit"]) == (4_034, "inputs a step")
     assert answer["notes"] == ["202 labels a step, 2,020 in all"]
@@ -215,5 +215,5 @@ def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_the_gap_by_its_text_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
-    alone = plan_json(capsys, "--question", "gap", "--tolerance", "0.01", "--steps", "10", *SURE)
+    alone = plan_json(capsys, "--ask", "gap", "--tolerance", "0.01", "--steps", "10", *SURE)
     assert alone["size"] == 48_986

@@ -173,7 +173,7 @@ def test_a_plan_says_what_ok_will_mean() -> None:
 
 
 def test_options_plan_an_alarm_and_labels_offer_one() -> None:
-    plan, _ = answered(question="alarm", labels=500)
+    plan, _ = answered(ask="alarm", labels=500)
     assert plan.spec == alarm(labels=500, inputs="hidden")
     bands = plan_labels(MeterSpec.uniform(tolerance=0.1, delta=0.1), 500)
     ways = other_ways(bands, 500)

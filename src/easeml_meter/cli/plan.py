@@ -120,7 +120,7 @@ def plan(
       meter plan 500
       meter plan 1000 --steps 20 --confidence 95
       meter plan --steps 10 --tolerance 0.01 --delta 0.01
-      meter plan --question "n > 0.8 +/- 0.01" --steps 32 --delta 0.0001
+      meter plan --ask "n > 0.8 +/- 0.01" --steps 32 --delta 0.0001
       meter plan --rows 1000
       meter plan --preset agent --toml > meter.toml
     """

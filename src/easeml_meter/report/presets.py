@@ -16,7 +16,7 @@ PRESETS: Mapping[str, dict[str, Any]] = MappingProxyType(
         # A coding agent climbs a hundred times; what it keeps is truly better, ten times at most.
         "agent": {
             "steps": 100,
-            "question": "better",
+            "ask": "better",
             "tolerance": "0.05",
             "disagreement": 0.2,
             "passes": 10,
@@ -53,5 +53,5 @@ TITLES: Mapping[str, str] = MappingProxyType(
 
 def told() -> dict[str, dict[str, Any]]:
     """Return the stories of a planner's page by their titles: gaps of losses of 0 or 1."""
-    bands = {name: each for name, each in PRESETS.items() if not {"loss", "question"} & {*each}}
+    bands = {name: each for name, each in PRESETS.items() if not {"loss", "ask"} & {*each}}
     return {TITLES[name]: preset for name, preset in bands.items()}

@@ -18,8 +18,8 @@ from easeml_meter.spec import MeterSpec, default_edges
 @pytest.mark.parametrize(
     ("options", "size"),
     [
-        ({"question": "n > 0.95 +/- 0.01", "steps": 32, "delta": 1e-4}, 24_752),
-        ({"question": "gap", "tolerance": 0.01, "steps": 10}, 48_986),
+        ({"ask": "n > 0.95 +/- 0.01", "steps": 32, "delta": 1e-4}, 24_752),
+        ({"ask": "gap", "tolerance": 0.01, "steps": 10}, 48_986),
         ({"metric": "f1", "floor": 0.8, "tolerance": 0.01, "steps": 10}, 22_682),
         ({"metric": "weighted", "weights": [0.5, 0.5], "tolerance": 0.01, "steps": 10}, 30_572),
         ({"metric": "recall", "edges": [0.01, 0.02], "tolerance": 0.01, "steps": 10}, 65_137),
@@ -43,16 +43,16 @@ def test_the_one_that_is_missing_is_answered() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "give one of question"),
-        ({"metric": "f1", "question": "gap"}, "not with question"),
+        ({}, "give one of ask"),
+        ({"metric": "f1", "ask": "gap"}, "not with ask"),
         ({"window": 3}, "only with rolling"),
         ({"metric": "f1", "tolerance": 0.1}, "give the steps"),
         ({"metric": "f1", "tolerance": 0.1, "steps": 3, "labels": 100}, "not all"),
         ({"metric": "f1", "tolerance": 0.1, "steps": 3, "memory": 2}, 'not with "the gap'),
-        ({"question": "better", "steps": 3}, '"better" needs one'),
-        ({"question": ["gap"], "steps": 3}, "question"),
-        ({"question": 5, "steps": 3, "labels": 100}, "question"),
-        ({"question": "n > 0.8 +/- 0.1", "steps": 3, "labels": 100}, "not all"),
+        ({"ask": "better", "steps": 3}, '"better" needs one'),
+        ({"ask": ["gap"], "steps": 3}, "ask"),
+        ({"ask": 5, "steps": 3, "labels": 100}, "ask"),
+        ({"ask": "n > 0.8 +/- 0.1", "steps": 3, "labels": 100}, "not all"),
         ({"rolling": 1, "window": 3, "tolerance": 0.1, "steps": 3}, "rolling"),
     ],
 )
@@ -64,19 +64,19 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> Non
 def test_what_would_take_long_is_refused_before_it_begins() -> None:
     clause = "n - o > 0.02 +/- 0.0016"
     with pytest.raises(InvalidInput, match="too much to plan at once"):
-        plan_question(question=" /\\ ".join([clause] * 10), steps=9)
+        plan_question(ask=" /\\ ".join([clause] * 10), steps=9)
     with pytest.raises(InvalidInput, match="too much to plan at once"):
-        plan_question(question=" /\\ ".join([clause] * 10), labels=3_900_000)
-    assert plan_question(question=clause, steps=9).size > 10**6
+        plan_question(ask=" /\\ ".join([clause] * 10), labels=3_900_000)
+    assert plan_question(ask=clause, steps=9).size > 10**6
 
 
 def test_the_gap_by_its_text_finds_a_tolerance_as_a_plain_plan_does() -> None:
     spec = MeterSpec.uniform(tolerance=0.1, delta=0.01)
     plain = reachable_tolerance(spec, 50_000).spec
-    found = plan_question(question="gap", labels=50_000, steps=10, delta=0.01).question
+    found = plan_question(ask="gap", labels=50_000, steps=10, delta=0.01).question
     assert found.tolerance == plain.tolerances[0] == 0.00989798
     assert len(found.answers) == plain.signals
-    edges = plan_question(question="gap", labels=50_000, steps=10, edges=[0.5]).question
+    edges = plan_question(ask="gap", labels=50_000, steps=10, edges=[0.5]).question
     assert edges.answers == ("band 1", "band 2")
 
 
@@ -87,13 +87,13 @@ def test_the_tolerance_has_the_default_bands_that_it_leaves_room_for() -> None:
         assert len(found.answers) == len(default_edges(found.tolerance)) + 1
 
 
-GAP: dict[str, Any] = {"question": "gap", "tolerance": 0.1}
+GAP: dict[str, Any] = {"ask": "gap", "tolerance": 0.1}
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"question": "n > 0.8 +/- 0.1", "disagreement": 0.1}, 'only with "n - o"'),
+        ({"ask": "n > 0.8 +/- 0.1", "disagreement": 0.1}, 'only with "n - o"'),
         (GAP | {"disagreement": 0.1}, 'only with "n - o"'),
         (GAP | {"passes": 1}, "only with a condition"),
         (
@@ -175,7 +175,7 @@ def test_a_judge_is_planned_however_extreme(given: dict[str, Any]) -> None:
 
 def test_too_many_bands_are_refused_before_they_are_made() -> None:
     with pytest.raises(InvalidInput, match=r"^signals: \d+ given, at most 10,000 bands"):
-        plan_question(question="gap", tolerance=0.1, signals=10**12, steps=5)
+        plan_question(ask="gap", tolerance=0.1, signals=10**12, steps=5)
 
 
 def test_whatever_is_asked_there_is_an_answer_or_one_line() -> None:

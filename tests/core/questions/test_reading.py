@@ -36,12 +36,12 @@ def test_close_edges_cost_more() -> None:
 
 def test_it_is_planned_by_its_words() -> None:
     text = "n-o at -.02,0,.02 +/- .01"
-    plan = plan_question(question=text, disagreement=0.1, steps=10, delta=0.01)
+    plan = plan_question(ask=text, disagreement=0.1, steps=10, delta=0.01)
     assert plan.question.statistic == "n - o at -0.02, 0, 0.02 +/- 0.01"
     assert plan.question.answers[-1] == "too far"
     assert "within 0.01 of the true difference" in plan.promise
     with pytest.raises(InvalidInput, match="disagreement"):
-        plan_question(question=text, steps=10)
+        plan_question(ask=text, steps=10)
 
 
 @pytest.mark.parametrize(

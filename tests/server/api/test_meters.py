@@ -106,7 +106,7 @@ def test_strata_that_are_topped_up_are_refused(served: Served) -> None:
 
 def test_anybody_may_plan_a_question(served: Served) -> None:
     nobody = served.client()
-    asked = {"question": "n > 0.95 +/- 0.01", "delta": 0.0001}
+    asked = {"ask": "n > 0.95 +/- 0.01", "delta": 0.0001}
     plan = nobody.post("/plans", json={"question": asked | {"steps": 32}}).json()
     assert (plan["size"], plan["unit"]) == (24_752, "labels")
     steps = nobody.post("/plans", json={"question": asked, "labels": 24_752}).json()
@@ -119,9 +119,9 @@ def test_anybody_may_plan_a_question(served: Served) -> None:
         {},
         {"settings": SETTINGS, "question": {"metric": "f1"}},
         {"question": {}},
-        {"question": {"question": 3, "steps": 1}},
-        {"question": {"question": ["n > 0.8 +/- 0.01", 3], "steps": 1}},
-        {"question": {"question": "n > 0.8 +/- 0.01", "steps": "many"}},
+        {"question": {"ask": 3, "steps": 1}},
+        {"question": {"ask": ["n > 0.8 +/- 0.01", 3], "steps": 1}},
+        {"question": {"ask": "n > 0.8 +/- 0.01", "steps": "many"}},
         {"question": {"metric": ["f1"], "steps": 1, "tolerance": 0.1}},
         {"question": {"metric": "f1", "steps": 1, "tolerance": "x"}},
         {"question": {"metric": "f1", "steps": 1, "tolerance": 0.1, "edges": 3}},
@@ -131,7 +131,7 @@ def test_anybody_may_plan_a_question(served: Served) -> None:
         {"question": {"metric": "f1", "steps": 1, "tolerance": 0.1, "self": 1}},
         {
             "question": {
-                "question": ["n - o > 0.02 +/- 0.0016"] * 10,
+                "ask": ["n - o > 0.02 +/- 0.0016"] * 10,
                 "steps": 9,
             }
         },

@@ -1,6 +1,6 @@
 """Questions from plain options: what the command line, the API and Python ask the planner for.
 
-A kind of question has an option that asks for it, or a text: `--question "n > 0.8 +/- 0.01"`.
+A kind of question has an option that asks for it, or a text: `--ask "n > 0.8 +/- 0.01"`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Prot
 Options = dict[str, Any]
 
 _BY_TEXT = (
-    Option("question", str, 'Pass or fail, as in "n > 0.8 +/- 0.01"; "better"; "gap"; "alarm".'),
+    Option("ask", str, 'alarm, gap, better, or a condition such as "n > 0.8 +/- 0.01".'),
     Option(
         "disagreement",
         float,
@@ -89,7 +89,7 @@ def plan_question(**options: Any) -> planning.Plan:
     """Plan a question; answer the one of labels, steps and tolerance that was not given.
 
     Options have the names that they have in `meter plan`, as in
-    `plan_question(question="n > 0.8 +/- 0.01", steps=32)`.
+    `plan_question(ask="n > 0.8 +/- 0.01", steps=32)`.
 
     Raises:
         InvalidInput: They ask no question, or do not fit together.
@@ -102,11 +102,11 @@ def answered(**options: Any) -> tuple[planning.Plan, str]:
     given = {name: value for name, value in options.items() if value is not None}
     asking = _asking(given)
     if asking is None:
-        known = ("question", *_by_option())
-        raise invalid("question", None, f"give one of {', '.join(map(_option, known))}")
+        known = ("ask", *_by_option())
+        raise invalid("ask", None, f"give one of {', '.join(map(_option, known))}")
     kind = _by_option().get(asking, Question)
     given = kind.completed(given)
-    if str(given.get("question")).strip() == ALARM:
+    if str(given.get("ask")).strip() == ALARM:
         return planning.plan_of(_alarm(given)), "size"
     size = given.pop(kind.size_option, None)
     if "labels" in given:
@@ -148,7 +148,7 @@ def _has_bands(asking: str, given: Options) -> bool:
     """Whether the tolerance of what is asked can be asked for."""
     if asking in _by_option():
         return _by_option()[asking].has_bands
-    text = given["question"]
+    text = given["ask"]
     return isinstance(text, str) and text.strip() == GAP
 
 
@@ -167,7 +167,7 @@ def _least(asking: str, given: Options, size: int, budget: planning.Budget) -> p
 
 def meter_of(plan: planning.Plan, given: Options) -> MeterSpec:
     """Return the meter of a plan that options asked for, with the bands that were planned."""
-    if _asking(given) != "question":
+    if _asking(given) != "ask":
         return plan.question.meter(plan, given)
     check_tried_once(plan)
     return _meter_by_text(plan, given)
@@ -197,7 +197,7 @@ def _option(name: str) -> str:
 def _built(asking: str, given: Options) -> Question:
     """Build the question, and refuse what is left of the options."""
     left = dict(given)
-    question = _by_text(left) if asking == "question" else _by_option()[asking].asked(left)
+    question = _by_text(left) if asking == "ask" else _by_option()[asking].asked(left)
     for name, value in left.items():
         raise invalid(_option(name), value, f'not with "{question.statistic}"')
     return question
@@ -205,9 +205,9 @@ def _built(asking: str, given: Options) -> Question:
 
 def _by_text(given: Options) -> Question:
     """Build the question of a text, and take the options out that it understands."""
-    text = given.pop("question")
+    text = given.pop("ask")
     if not isinstance(text, str):
-        raise invalid("question", text, 'a text, such as "n > 0.8 +/- 0.01"')
+        raise invalid("ask", text, 'a text, such as "n > 0.8 +/- 0.01"')
     disagreement, passes = (given.pop(name, None) for name in ("disagreement", "passes"))
     question: Question
     if (text := text.strip()) == GAP:
@@ -229,8 +229,8 @@ def _by_text(given: Options) -> Question:
 
 def _alarm(given: Options) -> MeterSpec:
     """Return the meter of an alarm; without labels it asks for them, or for g in a meter.toml."""
-    known: Options = {"steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA}
-    return MeterSpec(bands=(), **(known | given))
+    known: Options = {"question": ALARM, "steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA}
+    return MeterSpec(bands=(), **(known | {name: given[name] for name in given if name != "ask"}))
 
 
 def _beside(
@@ -241,7 +241,7 @@ def _beside(
     if isinstance(found, Condition):
         return PassFail.of(found)
     if isinstance(found, Vouching):
-        raise invalid("question", text, "give labels and steps, or make the meter")
+        raise invalid("ask", text, "give labels and steps, or make the meter")
     if disagreement is None:
         raise invalid("disagreement", None, "a reading of n - o needs one, such as 0.1")
     return DifferenceReading(found)
@@ -257,5 +257,5 @@ def _meter_by_text(plan: planning.Plan, given: Options) -> MeterSpec:
     if given.get("on_demand"):
         raise invalid("on-demand", True, ONE_TEST_SET)
     known |= {name: given[name] for name in ("disagreement", "passes") if name in given}
-    question, tolerance = given["question"].strip(), given.get("tolerance")
+    question, tolerance = given["ask"].strip(), given.get("tolerance")
     return MeterSpec(bands=(), question=question, tolerance=tolerance, **known)

@@ -34,7 +34,7 @@ _WIDTHS = (Fraction(1, 2), Fraction(1), Fraction(3, 2))
 """How far apart drawn edges are tried, in tolerances."""
 _MOST_ALARM = 100_000
 ASKED = "ok, or an alarm"
-"""What else can be asked with the same labels: `--question alarm`."""
+"""What else can be asked with the same labels: `--ask alarm`."""
 _EXAMPLE = 10
 """One row in so many is wrong where the noise of a validation set is told."""
 

@@ -130,7 +130,7 @@ async def plan(_: PlanCounted, request: Request, given: PlanAsked) -> dict[str, 
     """Return how many labels a meter needs; with `labels`, whether those are enough.
 
     `question` in place of `settings` plans another question: its keys are the options of
-    `meter plan`, such as `{"question": "n > 0.8 +/- 0.01", "steps": 32}`.
+    `meter plan`, such as `{"ask": "n > 0.8 +/- 0.01", "steps": 32}`.
     """
     if (given.settings is None) == (given.question is None):
         raise invalid("plan", "settings and question", "give one of them")
