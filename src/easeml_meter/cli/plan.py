@@ -16,6 +16,7 @@ from click.core import ParameterSource
 
 from easeml_meter.checks import read_shares, read_whole
 from easeml_meter.cli.common import echo_json
+from easeml_meter.cli.plan_keep import keep_options, labels_alone, plan_keep
 from easeml_meter.cli.questions import (
     WHOLE,
     delta_of,
@@ -26,6 +27,7 @@ from easeml_meter.cli.questions import (
     retyped,
 )
 from easeml_meter.core.questions.labels import (
+    FEWEST,
     Way,
     fewer_answers,
     from_tables,
@@ -42,10 +44,13 @@ from easeml_meter.core.questions.planning import (
 )
 from easeml_meter.core.questions.reasons import why_unexplained
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.gains import Reach
+from easeml_meter.report.gains import gate_beside, reach_json, reach_lines
 from easeml_meter.report.presets import PRESETS
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, MeterSpec
 from easeml_meter.spec.strata import check_new_strata
+from easeml_meter.stats.rounding import as_written
 
 _TOML = Path("meter.toml")
 
@@ -96,6 +101,7 @@ def plan_options(command: Any) -> Any:
 @click.command()
 @click.argument("hidden", metavar="[LABELS]", required=False)
 @plan_options
+@keep_options
 @click.option("--validation", type=WHOLE, help="Rows of the validation set: how noisy are they?")
 @click.option("--rows", type=WHOLE, help="Labelled rows without a split: how many to hide?")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the meter.toml of the plan.")
@@ -108,6 +114,8 @@ def plan(
     as_toml: bool,
     as_json: bool,
     path: Path | None,
+    ask: str | None,
+    gain: str | None,
     **options: Any,
 ) -> None:
     """What do so many hidden labels promise, or how many does a promise need?
@@ -122,6 +130,7 @@ def plan(
       meter plan --steps 10 --tolerance 0.01 --delta 0.01
       meter plan --ask "n > 0.8 +/- 0.01" --steps 32 --delta 0.0001
       meter plan --rows 1000
+      meter plan --ask keep --gain 5%
       meter plan --preset agent --toml > meter.toml
     """
     if as_toml and as_json:
@@ -140,8 +149,13 @@ def plan(
         said.append(f"Of {rows:,} labelled rows, {hide}.")
     if path is None and not retyped(options) and validation is None and _TOML.is_file():
         path = _TOML
-    found, answer = planned(path, options, for_meter=as_toml)
     labels = options["labels"]
+    few = path is None and not as_toml and labels_alone(options) and labels < FEWEST
+    if ask is not None or gain is not None or few:
+        others = {"spec": path, "toml": as_toml, "validation": validation if rows is None else None}
+        plan_keep(options | others, ask or few, gain, said, as_json=as_json)
+        return
+    found, answer = planned(path, options, for_meter=as_toml)
     if as_toml:
         meter = found.meter or meter_asked(options, found)
         click.echo("" if meter is None else meter.to_toml(), nl=False)
@@ -151,16 +165,18 @@ def plan(
     # Asked for a tolerance as well, the plan also says whether the labels reach it.
     wanted: Plan | None = None
     ways: tuple[Way, ...] = ()
+    gate: list[Reach] = []
     if answer == "tolerance" and found.meter is not None:
         if path is not None or options["tolerance"]:
             wanted = required_labels(spec_from(path, labels, options))
         ways = other_ways(found, labels)
+        gate = gate_beside(found.meter, labels)
     if as_json:
-        echo_json(_plan_dict(found, wanted, ways, said))
+        echo_json(_plan_dict(found, wanted, ways, said, gate))
         return
     if answer == "tolerance" and (fewer := fewer_answers(found, labels, options["steps"])):
         said.insert(0, fewer)
-    show_plan(found, answer, *said, *_of_ways(ways))
+    show_plan(found, answer, *said, *_of_ways(ways), *_of_gate(gate, found))
     if wanted is not None:
         click.echo(_compared(wanted, found.labels))
     _show_next(found, path, options)
@@ -191,11 +207,17 @@ def planned(
 
 
 def _plan_dict(
-    plan: Plan, wanted: Plan | None, ways: Sequence[Way], said: Sequence[str]
+    plan: Plan,
+    wanted: Plan | None,
+    ways: Sequence[Way],
+    said: Sequence[str],
+    gate: Sequence[Reach],
 ) -> dict[str, Any]:
     data = plan.to_dict()
     if ways:
         data["other_ways"] = [each.to_dict() for each in ways]
+    if gate:
+        data["keep"] = reach_json(gate)
     if said:
         data["sets"] = list(said)
     if wanted is not None:
@@ -213,6 +235,13 @@ def _of_ways(ways: Sequence[Way]) -> Iterator[str]:
     for way in ways:
         if way.added:
             yield f"  {way.change:<24}{way.added}"
+
+
+def _of_gate(rows: Sequence[Reach], plan: Plan) -> Iterator[str]:
+    if rows:
+        heading, *lines = reach_lines(plan.labels, as_written(plan.spec.delta), rows)
+        yield f"\n{heading}"
+        yield from lines
 
 
 def _show_next(plan: Plan, path: Path | None, options: dict[str, Any]) -> None:

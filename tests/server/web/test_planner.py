@@ -48,6 +48,13 @@ def asked(**changes: str) -> dict[str, str]:
     return DEFAULTS | PAPER | changes
 
 
+def test_labels_say_what_a_gate_finds_too(served: Served) -> None:
+    said = words(Visitor(served).get("/planner/answer", params={"labels": "300"}))
+    assert "20 6.4 points 8.7 846 cases" in said
+    sizes = words(Visitor(served).get("/planner/answer", params={"want": "labels"}))
+    assert "Keep or discard" not in sizes
+
+
 @pytest.mark.parametrize(
     ("labels", "points", "line"),
     [

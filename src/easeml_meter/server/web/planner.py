@@ -6,7 +6,7 @@ A field of the form that holds no number it should is refused in one line that n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -36,6 +36,7 @@ from easeml_meter.core.questions.planning import Plan, plan_of
 from easeml_meter.core.questions.sketch import sketch
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.bands import bands_svg
+from easeml_meter.report.gains import gate_beside, reach_rows
 from easeml_meter.report.labels import labels_svg
 from easeml_meter.report.presets import told
 from easeml_meter.server.limits import PlannerCounted, planned
@@ -98,6 +99,12 @@ class PlannerAnswer:
     noise: str
     """Of the validation set; nothing is said where edges are not held against it."""
     ways: tuple[Way, ...]
+
+    @property
+    def gate(self) -> Sequence[Sequence[str]]:
+        """What a gate finds with the same labels, as a table with its heading; empty: nothing."""
+        found = gate_beside(self.plan.spec, self.plan.labels) if self.ways else ()
+        return reach_rows(found) if found else ()
 
     @property
     def cost(self) -> float | None:
