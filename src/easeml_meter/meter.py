@@ -324,6 +324,13 @@ class MeterVerbs(Protocol):
         with _in_python():
             return self.submit_any(given, **named)
 
+    def charges_broken_files(self) -> bool:
+        """Whether files of the caller's are answered even if they are absent or broken.
+
+        So it is at a server for a runner's: they are made of hidden rows.
+        """
+        return False
+
     def evaluate(self, estimator: Estimator, **named: Unpack[Named]) -> Signal:
         """Let an estimator (anything with `predict`) predict on both sets, and submit that.
 

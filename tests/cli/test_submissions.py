@@ -261,3 +261,19 @@ def test_a_runner_reports_scores_and_the_developer_gates(office: Office) -> None
     assert line in office.refused(5, "submit", *files)
     assert "submitted as step 1" in office.acting("runner").ok("submit", *files)
     assert "passed" in office.acting("developer").ok("status", "--model", "m", "--fail-above", "1")
+
+    # What a runner's evaluation has not written, or not to its end, is an answer too.
+    unread = ["--test", "nowhere.csv", "--validation", "dev-scores.csv"]
+    (office.folder / "cut.json").write_text('{"samples": [')
+    logs = ["--from", "inspect", "--test", "cut.json", "--validation", "cut.json"]
+    office.acting("runner")
+    assert "did you mean" in office.refused(
+        2, "submit", "--from", "inspct", *logs[2:], "--model", "t"
+    )
+    assert "submitted as step 2" in office.ok("submit", *unread, "--model", "absent")
+    assert "submitted as step 3" in office.ok("submit", *logs, "--model", "cut")
+    office.acting("developer")
+    assert "cannot be read" in office.refused(2, "submit", *unread, "--model", "x")
+    told = office.json("history")[0]["signals"]
+    assert [(each["model"], each["step"]) for each in told] == [("m", 1), ("absent", 2), ("cut", 3)]
+    assert told[1]["answer"] != told[0]["answer"]

@@ -536,7 +536,8 @@ def test_at_a_server_what_a_runner_makes_is_known_by_its_name_alone(
     with site.meter(f"{tmp_path.name}-runner", f"{tmp_path.name}-meter") as runner:
         for model, errors, step in named:
             files = at_server.predictions(labels, errors)
-            assert not runner.check(*files).repeated
+            with pytest.raises(Denied, match="not checked for free"):
+                runner.check(*files)
             with pytest.raises(Untold) as told:
                 runner.submit(*files, model=model)
             assert told.value.receipt["step"] == step

@@ -173,13 +173,13 @@ class Side:
 
 @contextmanager
 def two_sides(
-    first: Labels, second: Labels, spec: MeterSpec, kind: type[Side] = Side
-) -> Iterator[list[Side]]:
+    first: Labels, second: Labels, spec: MeterSpec, kind: type[Any] = Side, **settings: Any
+) -> Iterator[list[Any]]:
     with ExitStack() as stack:
         sides = []
         for labels in (first, second):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            free = serve(folder / "site", clock=Clock(), requests_per_second=0)
+            free = serve(folder / "site", clock=Clock(), requests_per_second=0, **settings)
             sides.append(kind(stack.enter_context(free), folder, labels, spec))
         yield sides
 
@@ -244,7 +244,8 @@ class ToldOverHttp(Story):
             for look in LOOKS:
                 seen = [side.ask("GET", look) for side in sides]
                 assert seen[0] == seen[1]
-            return sides[0].answers()
+            answers: list[str] = sides[0].answers()
+            return answers
 
 
 told = stories(

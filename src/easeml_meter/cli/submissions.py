@@ -130,11 +130,7 @@ def submit(
     submitted, name = _submitted(options)
     meter = open_meter(place)
     if options["reader"] is not None:
-        from easeml_meter.integrations.reading import read_both
-
-        # Read here, before anything is sent: a log may hold the answers.
-        files = options["test"], options["validation"]
-        submitted = read_both(options["reader"], *files, meter.spec)
+        submitted = _read_logs(meter, options)
     gate = _gate(options, meter.spec)
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
@@ -182,6 +178,22 @@ def submit(
             _report(meter, signal, reporters)
     if gate is not None:
         close(gate.judge(signal), options, shown=not as_json)
+
+
+def _read_logs(meter: MeterVerbs, options: dict[str, Any]) -> Submitted:
+    """Read the logs of a tool here, before anything is sent: they may hold the answers."""
+    from easeml_meter.integrations.reading import read_both
+    from easeml_meter.integrations.registry import Group, find
+    from easeml_meter.service.submissions.kinds import PredictionFiles
+    from easeml_meter.tables.source import Held
+
+    find(Group.READERS, options["reader"])  # a name that is mistyped is none of a broken log
+    try:
+        return read_both(options["reader"], options["test"], options["validation"], meter.spec)
+    except InvalidInput:
+        if not meter.charges_broken_files():
+            raise
+        return PredictionFiles(Held("test", b""), Held("validation", b""))
 
 
 def _ask(meter: MeterVerbs, model: str, tenant: int | None, *, once: bool) -> None:

@@ -216,9 +216,14 @@ class RemoteMeter(MeterVerbs):
             in_use=self._seen_sets,
             tenant=_tenant(tenant),
             conditions=conditions,
+            charged=self.charges_broken_files,
             **said,
         )
         return signal_from_json(answer["signal"], self.spec)
+
+    def charges_broken_files(self) -> bool:
+        hidden = self.spec.inputs != "public" or self.spec.takes_scores
+        return hidden and any(seat["role"] == Role.RUNNER for seat in self._seats())
 
     def _seen_sets(self) -> dict[str, int]:
         numbers = [int(each["number"]) for each in self._validations()]
@@ -388,11 +393,14 @@ class RemoteMeter(MeterVerbs):
 
     def _seen(self, tenants: int) -> list[int]:
         """List the tenants whose signals the caller sees here."""
-        seats = self._connection.call("GET", "/me")["seats"]
-        here = [seat for seat in seats if seat["meter"] == self._id]
+        here = self._seats()
         if any(seat["role"] == Role.LABELER for seat in here):
             return list(range(1, tenants + 1))
         return sorted(seat["tenant"] for seat in here if seat["role"] == Role.DEVELOPER)
+
+    def _seats(self) -> list[dict[str, Any]]:
+        seats = self._connection.call("GET", "/me")["seats"]
+        return [seat for seat in seats if seat["meter"] == self._id]
 
 
 def _tenant(number: int | None) -> dict[str, int]:

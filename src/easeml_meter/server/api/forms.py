@@ -7,13 +7,14 @@ touches the disk.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, NamedTuple
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import Headers, UploadFile
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from easeml_meter.errors import InvalidInput, invalid
@@ -21,6 +22,7 @@ from easeml_meter.scoring.bundle import MOST_FILES
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.limits import streamed
 from easeml_meter.server.settings import Settings
+from easeml_meter.service.submissions.kinds import NOTHING
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
 from easeml_meter.tables.opening import PACKED
@@ -44,6 +46,16 @@ class Field(NamedTuple):
     filename: str | None
     """None: it is no file."""
     content: bytes
+
+
+async def handed_in(request: Request, settings: Settings, charged: Callable[[], bool]) -> bytes:
+    """Read the form of a submission; one too long to be read, if `charged`, stands for no files."""
+    try:
+        return await submission_of(request, settings)
+    except HTTPException as error:
+        if error.status_code != 413 or not await run_in_threadpool(charged):
+            raise
+        return NOTHING
 
 
 async def submission_of(request: Request, settings: Settings) -> bytes:

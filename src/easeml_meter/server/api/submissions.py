@@ -21,7 +21,7 @@ from easeml_meter.core.submissions import LONGEST_LINK, LONGEST_NOTE, Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.api.common import ApiRoute, Given, Listed, PageHere, paged
-from easeml_meter.server.api.forms import submission_body, submission_of
+from easeml_meter.server.api.forms import handed_in, submission_body, submission_of
 from easeml_meter.server.auth import (
     CallerHere,
     TenantActorHere,
@@ -241,7 +241,8 @@ async def submit(request: Request, given: AskedHere) -> Response:
     """
     asked, actor, space = given
     permit(actor, queue.accept)  # before a body is read that may be large
-    body = await submission_of(request, request.app.state.settings)
+    charged = partial(queue.charged, actor, space)
+    body = await handed_in(request, request.app.state.settings, charged)
     accept = partial(
         queue.accept,
         actor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Response
@@ -12,7 +13,7 @@ from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
-from easeml_meter.server.api.forms import submission_of
+from easeml_meter.server.api.forms import handed_in, submission_of
 from easeml_meter.server.api.submissions import Baseline, MatchingHere, Model, NoteLink, NoteText
 from easeml_meter.server.api.validation import Suffix
 from easeml_meter.server.api.validation import validation_file as file_of_validation
@@ -51,10 +52,10 @@ async def submit(  # noqa: PLR0917
     """Accept a submission, as the form that the API takes; answer with a part of the page."""
     # Before the body is read, which may be large.
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
-    body = await submission_of(visit.request, visit.settings)
+    space = visit.site.space(meter)
+    body = await handed_in(visit.request, visit.settings, partial(queue.charged, actor, space))
 
     def accepted() -> Response:
-        space = visit.site.space(meter)
         found = queue.accept(
             actor,
             space,

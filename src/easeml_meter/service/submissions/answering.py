@@ -2,7 +2,7 @@
 
 The answer leaves after its entry is on disk. What repeats another submission costs nothing: the
 same model or predictions, as `kinds` knows them; the same name, where the sender says so; and only
-that for what a runner makes of hidden rows at a server.
+that for what a runner makes of hidden rows at a server, which is charged even if it is broken.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from easeml_meter.service.submissions.kinds import (
     Submitted,
     accepted_predictions,
     kept_predictions,
+    made_of_hidden,
 )
 from easeml_meter.service.submissions.measuring import (
     USUAL,
@@ -150,7 +151,8 @@ def answer(
 ) -> Signal:
     """Answer what the actor submits under a model's name, for the actor's tenant.
 
-    Everything that can be wrong with it is found before a label is touched, and costs nothing. An
+    Everything that can be wrong with it is found before a label is touched, and costs nothing; but
+    what a runner made of hidden rows is answered, and charged, whatever is wrong with it. An
     identical submission gets the answer it got before, free of charge; `once`: one of the same
     name, too, and its files are not looked at. `baseline`: others are compared with it from now
     on. `note` and `link` are shown with the answer.
@@ -304,22 +306,21 @@ def open_submission(
     return _open(draft, submission, measured)
 
 
-def _by_name(space: Workspace, spec: MeterSpec, submission: Submission) -> bool:
+def known_by_name(space: Workspace, spec: MeterSpec, submission: Submission) -> bool:
     """Whether a submission is known by its model's name alone, whatever is in its files.
 
     A runner makes them of hidden inputs or labels. If the same contents were free, a candidate
     that fails only on inputs with X would tell, for free, whether X is among them.
     """
-    made_of_hidden = submission.sees_inputs and spec.inputs != "public"
-    predicted = isinstance(submission.submitted, PredictionFiles)
-    return predicted and space.meter is not None and (spec.takes_scores or made_of_hidden)
+    hidden = made_of_hidden(space, spec, sees_inputs=submission.sees_inputs)
+    return hidden and isinstance(submission.submitted, PredictionFiles)
 
 
 def _known_by(
     space: Workspace, spec: MeterSpec, submission: Submission, draft: Draft, digest: str | None
 ) -> Draft:
     """Return a draft with what it is known by, as far as its files need not be opened for that."""
-    if _by_name(space, spec, submission):
+    if known_by_name(space, spec, submission):
         name = digest_of(f"name|{submission.model}")
         return replace(draft, entry=replace(draft.entry, submission=name), once=True)
     if digest is None or (
@@ -373,10 +374,13 @@ def _open(draft: Draft, submission: Submission, measured: Measured) -> tuple[Att
     # Nobody can check a score against a label: a developer could make one up.
     if measured.spec.takes_scores and not submission.reports_scores:
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
+    submitted = submission.submitted
+    if isinstance(submitted, PredictionFiles) and known_by_name(
+        measured.space, measured.spec, submission
+    ):
+        return submitted.open_charged(measured), draft
     sees_inputs = inputs_told(measured.spec, by_role=submission.sees_inputs)
-    attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
-    if _by_name(measured.space, measured.spec, submission):
-        return attempt, draft
+    attempt = submitted.open(measured, sees_inputs=sees_inputs)
     name = _name(measured.space, measured.spec, attempt.identity)
     return attempt, replace(draft, entry=replace(draft.entry, submission=name))
 
@@ -409,7 +413,7 @@ def _measure(decisions: Decisions, attempt: Attempt, draft: Draft, measured: Mea
     entry = draft.entry
     old = decisions.old
     kept = Kept.of(entry, attempt.suffix, content) if content else None
-    if on_demand and old is not None:
+    if on_demand and old is not None and attempt.predictions:
         return _on_demand(replace(draft, kept=kept, old=old.step), attempt, measured, old)
     losses = _losses(attempt, measured, old)
     loss = "" if losses.validation is None else str(losses.validation)
@@ -436,9 +440,10 @@ def _losses(attempt: Attempt, measured: Measured, old: Entry | None) -> Losses:
         return attempt.measure(measured)
     if old is None:
         return Losses(attempt.validation_loss(measured), None)
-    before = accepted_predictions(measured, old)
+    # A broken one that was to be compared with is worse than none: nothing passes beside it.
+    before = accepted_predictions(measured, old) if old.blob else None
     losses = attempt.measure(measured)
-    against = attempt.compare(measured, before)
+    against = None if before is None else attempt.compare(measured, before)
     return replace(losses, against=against, test=None if against is None else losses.test)
 
 
@@ -446,6 +451,8 @@ def _on_demand(draft: Draft, attempt: Attempt, measured: Measured, old: Entry) -
     """Measure a submission where each step asks for labels, if it need not wait for any."""
     loss = attempt.validation_loss(measured)
     draft = replace(draft, entry=replace(draft.entry, validation_loss=str(loss)))
+    if not old.blob:
+        return replace(draft, losses=Losses(loss, None))
     new, before = attempt.predictions["test"], accepted_predictions(measured, old)
     against = compared_on_demand(measured, draft, new, before)
     return replace(draft, losses=Losses(loss, None, against=against))

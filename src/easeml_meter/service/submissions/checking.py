@@ -13,6 +13,7 @@ from dataclasses import replace
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.signals import BASELINE
 from easeml_meter.core.submissions import CheckedFile, CheckedSubmission
+from easeml_meter.errors import Denied
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.scoring.predictions import Predictions, meant
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -21,6 +22,7 @@ from easeml_meter.service.submissions.answering import (
     Submission,
     draft_of,
     in_use,
+    known_by_name,
     open_submission,
     submission_of,
 )
@@ -43,11 +45,15 @@ def check(
     """Return how a submission is understood; a model is run on the validation set.
 
     Raises:
+        Denied: a runner made it of hidden rows, and what is wrong with it may tell of them.
         InvalidInput: something is wrong with the files, or the tenant.
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
     state, submission = space.read_state(), submission_of(actor, submitted, "check")
+    if known_by_name(space, state.spec, submission):
+        line = "what is made of hidden rows is not checked for free: what is wrong with it"
+        raise Denied(f"{line} may tell of them; try the format on a meter of your own")
     test_set, validation = in_use(state)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
         attempt, draft = open_submission(actor, state, submission, measured)

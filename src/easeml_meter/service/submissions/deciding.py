@@ -28,7 +28,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, Promotion, TestSet, ValidationSet, stamp
 from easeml_meter.core.questions.alarm import AlarmRules, check_margin
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.signals import NO_READING, PASS, TOO_FEW, name_of
+from easeml_meter.core.signals import NO_READING, PASS, TOO_FEW, Rules, State, name_of
 from easeml_meter.core.submissions import Ticket
 from easeml_meter.errors import MeterError, Spent, TooSoon, WrongPhase, invalid
 from easeml_meter.promise.questions import Shown
@@ -263,9 +263,9 @@ class Decisions(Standing):
             raise MeterError("another model came first, to compare this one with: submit it again")
         ledger = self.histories.ledger
         rules = ledger.rules
-        answer = rules.unread(account.state, NO_READING)
         if isinstance(rules, AlarmRules):
             return self._vouched(draft, rules, losses, blob, now)
+        answer = _unread(rules.drawing(draft.first_edge), account.state, losses)
         if losses.validation is not None and too_few(ledger, losses.test):
             answer = rules.unread(account.state, TOO_FEW)
         elif losses.validation is not None and losses.test is not None:
@@ -305,6 +305,18 @@ class Decisions(Standing):
             first_edge="" if edge is None else str(edge),
             old=draft.old,
         )
+
+
+def _unread(rules: Rules, state: State, losses: Losses) -> int:
+    """Return what is told of a model without a reading.
+
+    Where that is no answer of its own, since no model is run and no loss can fail, a runner's file
+    is broken: what predicts nothing is wrong on every row, and has no positives.
+    """
+    possible, answer = rules.answers(state), rules.unread(state, NO_READING)
+    if answer in possible or losses.validation is None:
+        return answer
+    return TOO_FEW if TOO_FEW in possible else rules.answer(state, losses.validation, Fraction(1))
 
 
 def too_few(ledger: Ledger, test: Score | None) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
@@ -19,10 +20,11 @@ import pyarrow as pa
 
 from easeml_meter.conditions import Comparison
 from easeml_meter.core.model import Entry
-from easeml_meter.errors import invalid
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
+from easeml_meter.scoring.outputs import wrong_prediction
 from easeml_meter.scoring.predictions import (
     Accepted,
     Content,
@@ -110,31 +112,58 @@ class PredictionFiles(Submitted):
 
     def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
         """Read and check both files."""
-        hidden_ids, visible_ids = on.hidden_ids(told=sees_inputs), on.visible_ids
-        if self.matching.id_column is not None and not (hidden_ids or visible_ids):
+        self._check_options(on)
+        visible = self._open_visible(on)
+        hidden = self._open_hidden(on, visible, sees_inputs=sees_inputs)
+        return _PredictionAttempt(self, visible, hidden, self.by_content(on.space, on.spec))
+
+    def open_charged(self, on: Measured) -> Attempt:
+        """Read what was made of hidden rows; where it is broken, it is answered all the same."""
+        self._check_options(on)
+        visible, whole, content = None, None, b""
+        with suppress(InvalidInput):
+            visible = self._open_visible(on)
+            hidden = self._open_hidden(on, visible, sees_inputs=True)
+            both = _PredictionAttempt(self, visible, hidden, by_content=False)
+            content = both.content()
+            whole = both
+        return _ChargedAttempt(visible, whole, content)
+
+    def _check_options(self, on: Measured) -> None:
+        """Refuse what is wrong whatever is in the files."""
+        expected = on.expected(on.generation.table_rows, hidden=True)
+        if self.matching.missing_wrong:
+            wrong_prediction(expected)
+        known = on.hidden_ids(told=False) or on.visible_ids
+        if self.matching.id_column is not None and not known:
             needed = "nothing: neither the test set nor the validation set has ids"
             raise invalid("id", self.matching.id_column, needed)
-        visible = Predictions.open(
-            self.validation,
+
+    def _open_visible(self, on: Measured) -> Predictions:
+        found = Predictions.open(
+            unpacked(self.validation),
             expected=on.expected(on.validation.rows),
-            ids=visible_ids,
+            ids=on.visible_ids,
             matching=self.matching,
         )
-        hidden = Predictions.open(
-            self.test,
+        if on.visible_ids is None and not self.matching.in_order:
+            with on.open_validation() as seen:
+                check_order(found, "the validation set", seen.table.columns, seen.table)
+        return found
+
+    def _open_hidden(self, on: Measured, visible: Predictions, *, sees_inputs: bool) -> Predictions:
+        ids = on.hidden_ids(told=sees_inputs)
+        found = Predictions.open(
+            unpacked(self.test),
             expected=on.expected(on.generation.table_rows, hidden=True),
-            ids=hidden_ids,
+            ids=ids,
             matching=self.matching,
         )
         if on.spec.curve:
-            check_same_width(hidden, visible)
-        if not self.matching.in_order:
-            if visible_ids is None:
-                with on.open_validation() as seen:
-                    check_order(visible, "the validation set", seen.table.columns, seen.table)
-            if hidden_ids is None and sees_inputs:
-                check_order(hidden, "the test set", on.sealed.inputs, on.sealed)
-        return _PredictionAttempt(self, visible, hidden, self.by_content(on.space, on.spec))
+            check_same_width(found, visible)
+        if ids is None and sees_inputs and not self.matching.in_order:
+            check_order(found, "the test set", on.sealed.inputs, on.sealed)
+        return found
 
     def by_content(self, space: Workspace, spec: MeterSpec) -> bool:
         """Whether these are known by what they predict, and not by their bytes.
@@ -185,7 +214,7 @@ class PredictionFiles(Submitted):
     ) -> PredictionFiles | None:
         """Return the predictions in a body, or None if it holds something else."""
         held = {
-            (role := name.partition(".")[0]): unpacked(
+            (role := name.partition(".")[0]): _unpacked(
                 Held(name, content, titles.get(role, ""), limits)
             )
             for name, (content, _) in files.items()
@@ -193,6 +222,14 @@ class PredictionFiles(Submitted):
         if held.keys() != {"test", "validation"} or len(files) != 2 or "/" in "".join(files):
             return None
         return cls(held["test"], held["validation"], matching)
+
+
+def _unpacked(source: Held) -> Source:
+    """Unpack a file; what is wrong with it is said, or charged, where it is opened."""
+    try:
+        return unpacked(source)
+    except InvalidInput:
+        return source
 
 
 @dataclass(frozen=True)
@@ -235,13 +272,16 @@ class _PredictionAttempt:
         return compared(on, self.hidden, old)
 
     def measure(self, on: Measured) -> Losses:
-        tell = on.conditions.progress
         visible = self._visible(on)
-        seen = visible.mean
+        return Losses.of(visible.mean, visible, self.hidden_score(on))
+
+    def hidden_score(self, on: Measured) -> Score | None:
+        """Measure on the hidden rows alone."""
+        tell = on.conditions.progress
         where = on.conditions.executor
         here = where in (None, "inline")
         with open_executor(where) as executor:
-            test = hidden_score(
+            return hidden_score(
                 on.sealed,
                 self.hidden,
                 # Labels are decrypted where they are scored, and nowhere else.
@@ -250,7 +290,56 @@ class _PredictionAttempt:
                 map_function=map if here else executor.map,
                 progress=lambda done, total: tell("scoring on the test set", done, total),
             )
-        return Losses.of(seen, visible, test)
+
+
+@dataclass(frozen=True)
+class _ChargedAttempt:
+    """What a runner made of hidden rows; broken, it is answered without a reading.
+
+    A refusal would tell, free of charge, something of those rows: a candidate can write a broken
+    file where it meets one with X. The validation loss depends on the validation file alone.
+    """
+
+    visible: Predictions | None
+    """None: it is broken, so it is wrong on every row, and nothing of the other is looked at."""
+    whole: _PredictionAttempt | None
+    """None: one of the two files is broken."""
+    kept: bytes = field(repr=False)
+
+    identity: ClassVar[str] = ""
+    suffix: ClassVar[str] = ".arrow"
+
+    def content(self) -> bytes:
+        return self.kept
+
+    @property
+    def predictions(self) -> dict[str, Predictions]:
+        return {} if self.whole is None else self.whole.predictions
+
+    def validation_loss(self, on: Measured) -> Fraction:
+        score = self._seen(on)
+        return Fraction(1) if score is None else score.mean
+
+    def _seen(self, on: Measured) -> Score | None:
+        if self.visible is None:
+            return None
+        try:
+            return visible_score(on, self.visible)
+        except InvalidInput:
+            return None
+
+    def compare(self, on: Measured, old: Content) -> Comparison | None:
+        return None if self.whole is None else self.whole.compare(on, old)
+
+    def measure(self, on: Measured) -> Losses:
+        score, test = self._seen(on), None
+        if score is None:
+            return Losses(Fraction(1), None)
+        if self.whole is not None:
+            with suppress(InvalidInput):
+                rehearse(on, self.whole.hidden)
+                test = self.whole.hidden_score(on)
+        return Losses.of(score.mean, score, test)
 
 
 @dataclass(frozen=True)
@@ -386,6 +475,17 @@ Model = OnnxFile | Command
 MODELS: dict[str, type[Model]] = {each.kind: each for each in (OnnxFile, Command)}
 KINDS: tuple[type[PredictionFiles | Model], ...] = (PredictionFiles, *MODELS.values())
 """What a server takes, in the order in which a body is looked at."""
+
+
+NOTHING = archive.pack({"test": File(b""), "validation": File(b"")})
+"""The body of a submission whose files are absent."""
+
+
+def made_of_hidden(space: Workspace, spec: MeterSpec, *, sees_inputs: bool) -> bool:
+    """Whether somebody's predictions are made of hidden inputs or labels, at a server."""
+    return space.meter is not None and (
+        spec.takes_scores or (sees_inputs and spec.inputs != "public")
+    )
 
 
 def unpack(

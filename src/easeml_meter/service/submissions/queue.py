@@ -63,6 +63,7 @@ from easeml_meter.service.submissions.kinds import (
     Model,
     PredictionFiles,
     check_models,
+    made_of_hidden,
     unpack,
 )
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Measured
@@ -100,7 +101,8 @@ def accept(
     `titles`: what its sender calls the files. The same bytes of a model that waits for the same
     team are that one.
 
-    Its format is checked first. What is refused here or later for its format costs nothing.
+    Its format is checked first. What is refused here or later for its format costs nothing; what a
+    runner made of hidden rows is not refused for it.
 
     Raises:
         Denied: the actor may not submit for this tenant.
@@ -124,6 +126,13 @@ def accept(
         return _accepted(actor, space, found)
     check_models(advice.state.spec, onnx=submitted.kind == "onnx", sent=True)
     return _enqueue(space, given, submitted, name).receipt, None
+
+
+@needs(Permission.SUBMIT)
+def charged(actor: Actor, space: Workspace) -> bool:
+    """Whether what the actor hands in is made of hidden rows, and so charged even if broken."""
+    sees_inputs = actor.may(Permission.SEE_TEST_INPUTS)
+    return made_of_hidden(space, space.read_state().spec, sees_inputs=sees_inputs)
 
 
 def _accepted(actor: Actor, space: Workspace, signal: Signal) -> Accepted:

@@ -356,7 +356,7 @@ def truths_of(space: Workspace, test_set: TestSet, tenant: int) -> tuple[Truth |
 
 def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -> float | None:
     """Return n - o as the labels show it that were asked for; None where it cannot be known."""
-    if old is None or not entry.blob:
+    if old is None or not (entry.blob and old.blob):
         return None
     both = accepted_predictions(on, entry), accepted_predictions(on, old)
     # Older books have lost orders, and with them which rows have labels.
@@ -383,7 +383,7 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
     against = None
-    if old is not None:
+    if old is not None and old.blob:
         both = accepted_predictions(on, entry), accepted_predictions(on, old)
         against = compared(on, *both)
     found = rules.truth(validation_loss, score.mean, against)
