@@ -45,12 +45,12 @@ from easeml_meter.core.questions.planning import (
 from easeml_meter.core.questions.reasons import why_unexplained
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.gains import Reach
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.gains import gate_beside, reach_json, reach_lines
 from easeml_meter.report.presets import PRESETS
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, MeterSpec
 from easeml_meter.spec.strata import check_new_strata
-from easeml_meter.stats.rounding import as_written
 
 _TOML = Path("meter.toml")
 

@@ -13,8 +13,8 @@ from easeml_meter.cli.questions import delta_of
 from easeml_meter.errors import invalid
 from easeml_meter.promise.gains import LOSSES, MOST_CASES, need, planned, reaches
 from easeml_meter.promise.kernel import MOST_DELTA
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.gains import conditions, need_lines, reach_json, reach_lines
-from easeml_meter.stats.rounding import as_written
 
 _TAKES = {"labels", "steps", "confidence", "delta"}
 

@@ -20,8 +20,8 @@ from easeml_meter.promise.gains import (
     reaches,
 )
 from easeml_meter.promise.kernel import MOST_DELTA
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.rounding import as_written
 
 HEADING = (
     "Keep or discard (meter gate), the least gain kept 4 times in 5 where 2 % of the cases get "
