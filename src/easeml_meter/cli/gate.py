@@ -16,6 +16,7 @@ from easeml_meter.cli.common import PATH, echo_json, json_option
 from easeml_meter.errors import MeterError, invalid
 
 if TYPE_CHECKING:
+    from easeml_meter.client.branch import Branch
     from easeml_meter.client.gate import Gate
 
 NOT_GOOD_ENOUGH = 6
@@ -28,6 +29,7 @@ _AGAIN = "call again with the same --name"
 @click.option("--name", help="Name of NEW: a commit, a hash. Default: every call is a new look.")
 @click.option("--old-name", metavar="MODEL", help="Name of OLD. Default: the model to beat.")
 @click.option("--ledger", type=PATH, help="Default: gate.jsonl.")
+@click.option("--branch", metavar="NAME", help="Keep the ledger on this branch of origin.")
 @click.option("--looks", type=int, metavar="N", help="How many answers. Default: no end.")
 @click.option("--confidence", metavar="95", help="How sure all keeps are together. Default: 90.")
 @click.option("--scores", is_flag=True, help="Cases have scores from 0 to 1, or of --range.")
@@ -66,12 +68,15 @@ def gate(old: Path | None, new: Path | None, *, as_json: bool, **options: Any) -
 
     one_look = ("name", "old_name", "fresh", "joined", "again")
     of_look = {name: options.pop(name) for name in one_look}
-    others = ("ledger", "first", "advise", "by_hand", "void", "reason")
-    ledger, first, advise, by_hand, void, reason = map(options.pop, others)
+    others = ("ledger", "branch", "first", "advise", "by_hand", "void", "reason")
+    ledger, branch, first, advise, by_hand, void, reason = map(options.pop, others)
     folder = click.get_current_context().find_root().params.get("folder") or Path()
-    asked = Gate(ledger or folder / "gate.jsonl", **options)
+    path = ledger or folder / "gate.jsonl"
+    if branch is not None:
+        path, branch = _fetched(branch, folder, path)
+    asked = Gate(path, **options)
     if void is not None or old is None:
-        _look_back(asked, void, reason, as_json=as_json)
+        _look_back(asked, void, reason, branch, as_json=as_json)
         return
     # What a terminal cannot show must not stop an answer that is charged.
     for stream in (sys.stdout, sys.stderr):
@@ -79,12 +84,18 @@ def gate(old: Path | None, new: Path | None, *, as_json: bool, **options: Any) -
             stream.reconfigure(errors="backslashreplace")
     # In continuous integration a ledger that was not fetched would begin at the full share again.
     allowed = first or not os.environ.get("CI")
-    answer = asked.ask(old, new, first=allowed, **of_look)
+    try:
+        answer = asked.ask(old, new, first=allowed, **of_look)
+    except MeterError as error:
+        error.args = (_named(str(error), branch),)
+        raise
+    if branch is not None:
+        branch.push(f"look {answer.look}: {answer.answer}")
     good = advise or (answer.yes and (by_hand or not answer.by_hand))
     code = 0 if good else NOT_GOOD_ENOUGH
     try:
         if answer.note:
-            click.echo(answer.note, err=True)
+            click.echo(_named(answer.note, branch), err=True)
         if as_json:
             echo_json(asdict(answer) | {"exit_code": code})
         else:
@@ -104,12 +115,35 @@ def _tell(word: str, lines: Sequence[str]) -> None:
         click.echo(f"{first:<10}{line}")
 
 
-def _look_back(asked: Gate, void: int | None, reason: str | None, *, as_json: bool) -> None:
+def _fetched(name: str, folder: Path, ledger: Path) -> tuple[Path, Branch]:
+    """Fetch the ledger of a branch into a folder that goes when this command ends."""
+    from tempfile import TemporaryDirectory
+
+    from easeml_meter.client.branch import Branch
+
+    kept = TemporaryDirectory(prefix="meter-")
+    click.get_current_context().with_resource(kept)
+    path = Path(kept.name) / ledger.name
+    return path, Branch(name, folder, path)
+
+
+def _named(text: str, branch: Branch | None) -> str:
+    """Name the ledger as people do: not by the folder that it was fetched to."""
+    if branch is None:
+        return text
+    return text.replace(str(branch.ledger), f"{branch.ledger.name} of branch {branch.name}")
+
+
+def _look_back(
+    asked: Gate, void: int | None, reason: str | None, branch: Branch | None, *, as_json: bool
+) -> None:
     """Void a look, or show where the ledger stands."""
     if void is not None:
         if not reason:
             raise invalid("reason", reason, "--reason TEXT says why the look is void")
         model = asked.void(void, reason)
+        if branch is not None:
+            branch.push(f"look {void} is void")
         said = f"look {void}: {reason}. It stays counted and promises nothing."
         if as_json:
             echo_json({"void": void, "reason": reason, "model_to_beat": model})
@@ -117,6 +151,7 @@ def _look_back(asked: Gate, void: int | None, reason: str | None, *, as_json: bo
             _tell("void", (said, f"The model to beat is {model}."))
         return
     status = asked.status()
+    status["ledger"] = _named(status["ledger"], branch)
     text = status.pop("text")
     if as_json:
         echo_json(status)
