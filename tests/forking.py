@@ -71,6 +71,9 @@ def run(asked, own):
     if asked["files"]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (asked["files"], asked["files"]))
     sys.stdin = open(0)
+    # Not those of before, which remember that what they wrote to can seek.
+    sys.stdout = open(1, "w", encoding=sys.stdout.encoding)
+    sys.stderr = open(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace")
     sys.argv = ["meter", *asked["arguments"]]
     exec(asked["program"], {"__name__": "__main__"})
 

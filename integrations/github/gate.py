@@ -1,5 +1,7 @@
 """Submit a model to a meter, or ask what was told of it, in a job of GitHub Actions.
 
+In mode "gate" it asks for keep or discard of two result files, with the ledger on a branch.
+
 It reads METER_* and GITHUB_* from the environment and exits as `meter status --model` does: 0
 passes, 6 does not, 4 if nothing was told of the model yet. Everything is printed as one escaped
 annotation, since lines of the log that begin with "::" are commands to the runner.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +20,21 @@ from typing import Any
 METER = Path(sys.executable).with_name("meter")
 WRONG_INPUT, NOT_ALLOWED, CLOSED = 2, 5, 6
 """Exit codes of `meter`."""
+FIXED = (
+    *(
+        "looks",
+        "confidence",
+        "scores",
+        "vote",
+        "lower-is-better",
+        "range",
+        "missing",
+        "id",
+        "score",
+    ),
+    *("cluster", "from", "not-worse", "better-by", "at-least", "reference", "ledger"),
+)
+"""Settings of a ledger; no other option comes from an input, such as --by-hand or --again."""
 OF_ANOTHER_COMMIT = ("issue_comment", "workflow_run")
 """Events for a pull request whose GITHUB_SHA has nothing of it."""
 
@@ -28,6 +46,8 @@ def main() -> int:
     if given("GITHUB_EVENT_NAME") == "pull_request_target":
         # This event hands the secrets to whoever opens a pull request.
         return failed(NOT_ALLOWED, "pull_request_target: strangers could spend the test set")
+    if given("METER_MODE") == "gate":
+        return keep_or_discard(head)
     remote = given("METER_SERVER") or not given("METER_FOLDER")
     if remote and not given("METER_TOKEN") and without_secrets(head):
         return skipped()
@@ -36,11 +56,9 @@ def main() -> int:
         return failed(WRONG_INPUT, "no server given: set it, and pass it on as `server`")
     if remote and not given("METER_TOKEN"):  # forgotten: that must not open the gate
         return failed(NOT_ALLOWED, "no token: set the secret, and pass it on as `token`")
-    if given("GITHUB_EVENT_NAME") in OF_ANOTHER_COMMIT and not given("METER_MODEL"):
-        words = "its commit is that of the default branch: name the model by `model`"
-        return failed(WRONG_INPUT, f"{given('GITHUB_EVENT_NAME')}: {words}")
-    # GITHUB_SHA of a pull request is a merge commit: a new one whenever the target branch moves.
-    model = given("METER_MODEL") or head.get("sha") or given("GITHUB_SHA")
+    model = name_of(head)
+    if model is None:
+        return nameless()
     gate = [f"--model={model}", *options("fail-above", "most-loss")]
     files = options("test", "validation", "onnx")
     if files:
@@ -56,6 +74,51 @@ def main() -> int:
     output(verdict)
     annotate("notice" if verdict["passed"] else "error", verdict["sentence"])
     return done.returncode
+
+
+def keep_or_discard(head: dict[str, Any]) -> int:
+    """Ask `meter gate`, which pushes the ledger before it says anything."""
+    if without_secrets(head):
+        return skipped()
+    model = name_of(head)
+    if model is None:
+        return nameless()
+    settings = shlex.split(given("METER_SETTINGS"))
+    for word in settings:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("-") and name not in FIXED:
+            return failed(WRONG_INPUT, f"settings: {word} given, one of --{', --'.join(FIXED)}")
+    missing = [each for each in ("new", "old-name") if not given(variable(each))]
+    if missing:
+        return failed(WRONG_INPUT, f"no {missing[0]} given: pass it on as `{missing[0]}`")
+    files = [path for path in (given("METER_OLD"), given("METER_NEW")) if path]
+    branch = given("METER_BRANCH") or "meter-ledger"
+    asked = [f"--name={model}", *options("old-name"), f"--branch={branch}", "--sealed", *settings]
+    new = ["--new"] if given("METER_FIRST") == "true" else []
+    done = meter("gate", *asked, *new, "--", *files)
+    if done.returncode not in (0, CLOSED):
+        return refused(done)
+    answer = json.loads(done.stdout)
+    output({"passed": done.returncode == 0, "signal": answer | {"band": None}})
+    with written("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as file:
+        file.write(f"### Overfitting meter: {answer['answer']}\n\n")
+        file.writelines(f"    {line}\n" for line in answer["text"])
+    annotate("error" if done.returncode else "notice", f"{answer['answer']}: {answer['text'][0]}")
+    return done.returncode
+
+
+def name_of(head: dict[str, Any]) -> str | None:
+    """Return the name of the model; None where the commit of the event is another one."""
+    if given("GITHUB_EVENT_NAME") in OF_ANOTHER_COMMIT and not given("METER_MODEL"):
+        return None
+    # GITHUB_SHA of a pull request is a merge commit: a new one whenever the target branch moves.
+    return given("METER_MODEL") or head.get("sha") or given("GITHUB_SHA")
+
+
+def nameless() -> int:
+    """Say that the event has no commit of the model."""
+    words = "its commit is that of the default branch: name the model by `model`"
+    return failed(WRONG_INPUT, f"{given('GITHUB_EVENT_NAME')}: {words}")
 
 
 def without_secrets(head: dict[str, Any]) -> bool:
@@ -89,8 +152,13 @@ def meter(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def options(*names: str) -> list[str]:
     """Return the options that were given as inputs, each in one word: a name may begin with "-"."""
-    values = {name: given(f"METER_{name.upper().replace('-', '_')}") for name in names}
+    values = {name: given(variable(name)) for name in names}
     return [f"--{name}={value}" for name, value in values.items() if value]
+
+
+def variable(name: str) -> str:
+    """Return the variable that an input comes in."""
+    return f"METER_{name.upper().replace('-', '_')}"
 
 
 def given(name: str) -> str:
@@ -110,7 +178,7 @@ def output(verdict: dict[str, Any]) -> None:
         "passed": json.dumps(verdict["passed"]),
         "answer": signal["answer"],
         "band": "" if signal["band"] is None else signal["band"],
-        "steps-left": signal["steps_left"],
+        "steps-left": signal.get("steps_left", signal.get("answers_left")),
         "signal": json.dumps(signal),
     }
     with written("GITHUB_OUTPUT").open("a", encoding="utf-8") as file:
@@ -119,11 +187,12 @@ def output(verdict: dict[str, Any]) -> None:
 
 def refused(done: subprocess.CompletedProcess[str]) -> int:
     """Say why `meter` gave no answer."""
-    try:
-        words = json.loads(done.stderr)["message"]
-    except ValueError:
-        words = done.stderr.strip()
-    return failed(done.returncode, words)
+    for said in (done.stderr, done.stdout):
+        try:
+            return failed(done.returncode, json.loads(said)["message"])
+        except ValueError:
+            continue
+    return failed(done.returncode, done.stderr.strip())
 
 
 def failed(code: int, words: str) -> int:

@@ -17,6 +17,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
+from tests.client import test_branch
 from tests.client.people import people_at
 from tests.forking import shims
 from tests.live import live
@@ -344,6 +345,86 @@ def test_one_job_of_gitlab_at_a_time_started_by_a_person() -> None:
     assert "TOKEN" not in "\n".join(job["script"])
 
 
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """Return the checkout of a job, with results beside it and a bare repository as its origin."""
+    return test_branch.cloned(test_branch.site.__wrapped__(tmp_path), "job")
+
+
+GATE = {"METER_MODE": "gate", "METER_OLD": "main.json", "METER_OLD_NAME": "main"}
+
+
+def gate(job: Path, event: dict[str, Any] | None = None, /, **given: str) -> Done:
+    return act(job, event, **GATE | {"METER_NEW": "better.json", "CI": "true"} | given)
+
+
+def test_the_gate_of_github(job: Path) -> None:
+    forgotten = gate(job)
+    assert (forgotten.returncode, outputs(job)) == (2, {})
+    assert "make the first one with --new" in forgotten.stdout
+    done = gate(job, METER_FIRST="true")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"::notice title=Overfitting meter::keep: {COMMIT} is better")
+    told = outputs(job)
+    assert list(told) == ["passed", "answer", "band", "steps-left", "signal"]
+    assert (told["passed"], told["answer"], told["steps-left"]) == ("true", "keep", "None")
+    assert (job / "summary.md").read_text().startswith("### Overfitting meter: keep\n\n    5f0c")
+    # Whatever is wrong with the results is a discard, and so is what crashed before it wrote any.
+    for name, new in (("b", "same.json"), ("c", "gone.json")):
+        done = gate(job, METER_MODEL=name, METER_NEW=new, METER_OLD_NAME=COMMIT)
+        assert (done.returncode, outputs(job)["answer"]) == (6, "discard")
+        assert done.stdout.startswith(f"::error title=Overfitting meter::discard: {name} is not")
+    remote = job.parent / "remote.git"
+    assert len(test_branch.git(remote, "show", "meter-ledger:gate.jsonl").splitlines()) == 5
+
+
+def test_not_worse_than_production_has_a_ledger_of_its_own(job: Path) -> None:
+    settings = "--not-worse=20% --reference=production --ledger=not-worse.jsonl"
+    given = {"METER_SETTINGS": settings, "METER_OLD_NAME": "production", "METER_FIRST": "true"}
+    done = gate(job, **given)
+    assert (done.returncode, outputs(job)["answer"]) == (0, "ok"), done.stdout
+    remote = job.parent / "remote.git"
+    names = test_branch.git(remote, "ls-tree", "--name-only", "meter-ledger")
+    assert names == "not-worse.jsonl\n"
+
+
+@pytest.mark.parametrize("option", ["--by-hand", "--again", "--advise", "--branch=x", "-h"])
+def test_no_input_opens_the_gate(job: Path, option: str) -> None:
+    done = gate(job, METER_SETTINGS=f"--looks=20 {option}", METER_FIRST="true")
+    assert (done.returncode, outputs(job)) == (2, {})
+    assert f"settings: {option} given" in done.stdout
+    assert gate(job, METER_OLD_NAME="").returncode == 2
+    assert gate(job, METER_NEW="").returncode == 2
+
+
+def test_forks_and_strangers_events_ask_no_gate(job: Path) -> None:
+    done = gate(job, pull_request("stranger/spam"), METER_FIRST="true")
+    assert (done.returncode, outputs(job)) == (0, {})
+    assert "::notice title=Overfitting meter::skipped: pull requests of forks" in done.stdout
+    event = {"GITHUB_EVENT_NAME": "pull_request_target", "METER_FIRST": "true"}
+    assert gate(job, pull_request("stranger/spam"), **event).returncode == 5
+    assert gate(job, GITHUB_EVENT_NAME="workflow_run", METER_FIRST="true").returncode == 2
+    assert test_branch.git(job.parent / "remote.git", "branch") == "* main\n"
+
+
+def test_the_gate_of_gitlab(job: Path) -> None:
+    template = loaded("integrations/gitlab/meter.gitlab-ci.yml")[".meter-gate"]
+    assert template["rules"] == loaded("integrations/gitlab/meter.gitlab-ci.yml")[".meter"]["rules"]
+    assert (template["resource_group"], template["interruptible"]) == ("meter-gate", False)
+    lines = "\n".join(template["script"])
+
+    def ask(new: str, **more: str) -> Done:
+        given = {"METER_OLD": "main.json", "METER_NEW": new, "METER_PUSH_TOKEN": "t", "CI": "true"}
+        given |= {"METER_REMOTE": str(job.parent / "remote.git"), "CI_COMMIT_SHA": new, **more}
+        return run(["sh", "-ec", lines], job, template["variables"] | given)
+
+    assert ask("better.json").returncode == 2
+    assert ask("better.json", METER_SETTINGS="--looks=20 --new").returncode == 0
+    assert ask("same.json", METER_OLD_NAME="better.json").returncode == 6
+    assert ask("same.json", METER_PUSH_TOKEN="").returncode not in (0, 6)
+    assert "$METER_PUSH_TOKEN" in lines
+
+
 @pytest.mark.parametrize(("model", "code"), [("good", 0), ("bad", 6), ("new", 4)])
 def test_the_hook_of_pre_commit(session: Session, model: str, code: int) -> None:
     session.submit(0, 0, model="good")
@@ -359,7 +440,15 @@ def test_the_hook_of_pre_commit(session: Session, model: str, code: int) -> None
 
 def test_the_examples_of_the_page_avoid_its_traps() -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    workflow, template, hooks = map(yaml.safe_load, blocks)
+    asking, workflow, template, hooks = map(yaml.safe_load, blocks)
+    assert asking[True] == {"pull_request": {"types": ["labeled"]}}
+    assert asking["concurrency"] == {"group": "meter-gate", "cancel-in-progress": False}
+    assert asking["jobs"]["gate"]["environment"] == "gate"
+    *_, step = asking["jobs"]["gate"]["steps"]
+    assert (step["with"]["mode"], set(step["with"]) <= set(loaded("action.yml")["inputs"])) == (
+        *("gate", True),
+    )
+    assert template["gate"]["extends"] == ".meter-gate"
     events = workflow[True]  # "on" is a boolean of YAML 1.1
     assert events == {"pull_request": {"types": ["labeled"]}, "workflow_dispatch": None}
     assert workflow["permissions"] == {"contents": "read"}
