@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from easeml_meter.lab.simulation.coverage import Advance, Coverage, Limit
 
 _NOT_OF_THE_METER = {"hidden", "labels", "validation", "rows", "path", "as_json", "as_toml"}
-_NOT_OF_THE_METER |= {"ask", "gain"}
+_NOT_OF_THE_METER |= {"gain"}
 _world_option = click.option("--world", help="coins, correlated or graded. Default: by the loss.")
 
 

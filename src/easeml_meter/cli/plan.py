@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from easeml_meter.checks import read_shares, read_whole
 from easeml_meter.cli.common import echo_json
-from easeml_meter.cli.plan_keep import keep_options, labels_alone, plan_keep
+from easeml_meter.cli.plan_keep import KEEP, labels_alone, plan_keep
 from easeml_meter.cli.questions import (
     WHOLE,
     delta_of,
@@ -101,7 +101,7 @@ def plan_options(command: Any) -> Any:
 @click.command()
 @click.argument("hidden", metavar="[LABELS]", required=False)
 @plan_options
-@keep_options
+@click.option("--gain", metavar="5%", help="With --ask keep: how many cases does it take?")
 @click.option("--validation", type=WHOLE, help="Rows of the validation set: how noisy are they?")
 @click.option("--rows", type=WHOLE, help="Labelled rows without a split: how many to hide?")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the meter.toml of the plan.")
@@ -114,7 +114,6 @@ def plan(
     as_toml: bool,
     as_json: bool,
     path: Path | None,
-    ask: str | None,
     gain: str | None,
     **options: Any,
 ) -> None:
@@ -151,9 +150,9 @@ def plan(
         path = _TOML
     labels = options["labels"]
     few = path is None and not as_toml and labels_alone(options) and labels < FEWEST
-    if ask is not None or gain is not None or few:
+    if options["ask"] == KEEP or gain is not None or few:
         others = {"spec": path, "toml": as_toml, "validation": validation if rows is None else None}
-        plan_keep(options | others, ask or few, gain, said, as_json=as_json)
+        plan_keep(options | others, gain, said, as_json=as_json)
         return
     found, answer = planned(path, options, for_meter=as_toml)
     if as_toml:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from easeml_meter.checks import read_share, whole
-from easeml_meter.cli.common import Command, echo_json
+from easeml_meter.cli.common import echo_json
 from easeml_meter.cli.questions import delta_of
 from easeml_meter.errors import invalid
 from easeml_meter.promise.gains import LOSSES, MOST_CASES, need, planned, reaches
@@ -16,26 +16,19 @@ from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.gains import conditions, need_lines, reach_json, reach_lines
 
-_TAKES = {"labels", "steps", "confidence", "delta"}
-
-
-def keep_options(command: Command) -> Command:
-    """Add --ask and --gain."""
-    gain = click.option("--gain", metavar="5%", help="With --ask keep: the cases that it takes.")
-    ask = click.option("--ask", type=click.Choice(["keep"]), help="Plan a gate: keep or discard.")
-    return ask(gain(command))
+KEEP = "keep"
+_TAKES = {"ask", "labels", "steps", "confidence", "delta"}
 
 
 def plan_keep(
     options: Mapping[str, Any],
-    asked: object,
     gain: str | None,
     said: Sequence[str] = (),
     *,
     as_json: bool,
 ) -> None:
     """Print what labels find, or the cases that a gain takes."""
-    if not asked:
+    if gain is not None and options["ask"] != KEEP:
         raise invalid("gain", gain, "only with --ask keep")
     for name in sorted(_given(options) - _TAKES):
         needed = "not with --ask keep, which takes labels or gain, steps and confidence"
@@ -75,7 +68,7 @@ def plan_keep(
 
 def labels_alone(options: Mapping[str, Any]) -> bool:
     """Return whether labels were given, and nothing that asks for something else than a gate."""
-    return options["labels"] is not None and _given(options) <= _TAKES - {"steps"}
+    return options["labels"] is not None and _given(options) <= _TAKES - {"ask", "steps"}
 
 
 def _given(options: Mapping[str, Any]) -> set[str]:
