@@ -18,9 +18,9 @@ from easeml_meter.errors import invalid
 from easeml_meter.promise.claims import NotOver
 from easeml_meter.promise.kernel import most_errors
 from easeml_meter.promise.numbers import plain
-from easeml_meter.promise.questions import Measured, Promise, Shown
+from easeml_meter.promise.questions import Asking, Measured, Promise, Shown
 from easeml_meter.promise.samples import Loss
-from easeml_meter.promise.schema import Exact, Exacts, Setting, Settings
+from easeml_meter.promise.schema import Exact, Exacts, Setting
 from easeml_meter.promise.shapes import Answer, Verdict
 
 OK, ALARM = "ok", "alarm"
@@ -32,7 +32,7 @@ _HELD_BEYOND = 50
 """A plan is the least size from which on all so many next ones hold, too."""
 
 
-class Alarm(Settings, frozen=True, kw_only=True):
+class Alarm(Asking, frozen=True, kw_only=True):
     """ok or alarm: is the true loss more than the validation loss and g?"""
 
     g: Annotated[
@@ -43,6 +43,7 @@ class Alarm(Settings, frozen=True, kw_only=True):
         Exact, Setting("the loss that g is planned for, where none is given", above=0, below=1)
     ] = Fraction(1, 5)
     form: ClassVar[Literal["tolerance", "level"]] = "level"
+    verdict: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,6 +25,8 @@ class Plain(Settings, frozen=True, kw_only=True):
     """A budget that remembers nothing: every step is as good as another."""
 
     start: ClassVar[State] = 0
+    apart: ClassVar[int] = 1
+    """How many teams have a history of their own."""
 
     def after(self, spent: State, answer: Answer) -> State:
         """Return the state after an answer."""

@@ -44,6 +44,7 @@ class Closing(Settings, frozen=True, kw_only=True):
         Setting("how alarms divide delta, by how many there were", above=0, most=1),
     ] = None
     start: ClassVar[State] = (0,)
+    apart: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -146,6 +147,7 @@ class Shares(Settings, frozen=True, kw_only=True):
         int | Literal["no end"], Setting("answers of one test set", least=1, most=MOST_STEPS)
     ] = NO_END  # type: ignore[assignment]
     start: ClassVar[State] = (1, 1, 0, 0)
+    apart: ClassVar[int] = 1
 
     def stake(self, spent: State) -> Stake:
         """Return what is left: the state is (numerator, denominator, looks, discards since)."""

@@ -16,15 +16,15 @@ from easeml_meter.errors import invalid
 from easeml_meter.promise.bands import band_of, most_bands
 from easeml_meter.promise.claims import ChangeWithin, Clause, Exceeds, Gains
 from easeml_meter.promise.kernel import bar_better_by, bar_not_worse, least_wins
-from easeml_meter.promise.questions import NO_READING, TOO_FAR, Measured, Promise, Shown
+from easeml_meter.promise.questions import NO_READING, TOO_FAR, Asking, Measured, Promise, Shown
 from easeml_meter.promise.samples import Loss
-from easeml_meter.promise.schema import Exact, Setting, Settings, exact
+from easeml_meter.promise.schema import Exact, Setting, exact
 from easeml_meter.promise.shapes import Answer, Flat, Verdict
 
 PASS, FAIL = "pass", "fail"
 
 
-class Condition(Settings, frozen=True, kw_only=True):
+class Condition(Asking, frozen=True, kw_only=True):
     """Clauses that a model passes or fails."""
 
     ask: Annotated[str, Setting("clauses such as n > 0.8 +/- 0.01, joined by /\\")]
@@ -44,10 +44,28 @@ class Condition(Settings, frozen=True, kw_only=True):
         Literal["clauses", "bets"], Setting("how n - o is tested; bets take scores, too")
     ] = "clauses"
     form: ClassVar[Literal["tolerance", "level"]] = "level"
+    verdict: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.clauses
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """An old model, if a clause names one; labels, if any reads them."""
+        about = {clause.variable for clause in self.clauses.clauses}
+        old = ["old"] if about - {Variable.ACCURACY} else []
+        return frozenset((*old, *(["labels"] if about - {Variable.DISAGREEMENT} else [])))
+
+    @property
+    def promotes(self) -> bool:
+        """Whether people say which model is the old one."""
+        return "old" in self.needs and self.than == "deployed"
+
+    @property
+    def most_apart(self) -> Fraction:
+        """The largest share of rows on which a model that passes differs from the old one."""
+        return Fraction(1) if self.disagreement is None else self.disagreement
 
     @property
     def clauses(self) -> Clauses:
@@ -121,7 +139,7 @@ def _bar_of_change(n: int, disputed: int, change: Fraction, level: Fraction) -> 
     return bar_better_by(n, disputed, change, level)
 
 
-class Change(Settings, frozen=True, kw_only=True):
+class Change(Asking, frozen=True, kw_only=True):
     """A reading of n - o: between which of a few edges it lies."""
 
     ask: Annotated[str, Setting("such as n - o at -0.02, 0, 0.02 +/- 0.01")]
@@ -129,11 +147,25 @@ class Change(Settings, frozen=True, kw_only=True):
         Exact,
         Setting('"too-far" where exactly one is right on more of the rows', above=0, most=1),
     ]
-    form: ClassVar[Literal["tolerance", "level"]] = "tolerance"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.read
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """An old model."""
+        return frozenset(("old", "labels"))
+
+    @property
+    def promotes(self) -> bool:
+        """People say which model is the old one."""
+        return True
+
+    @property
+    def most_apart(self) -> Fraction:
+        """The largest share of rows on which a model with a reading differs from the old one."""
+        return self.disagreement
 
     @property
     def read(self) -> Difference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -17,16 +17,16 @@ from easeml_meter.promise.bands import (
     most_bands,
 )
 from easeml_meter.promise.claims import Within
-from easeml_meter.promise.questions import NO_READING, TOO_FEW, Measured, Promise, Shown
+from easeml_meter.promise.questions import NO_READING, TOO_FEW, Asking, Measured, Promise, Shown
 from easeml_meter.promise.samples import Loss
-from easeml_meter.promise.schema import Exact, Exacts, Setting, Settings
+from easeml_meter.promise.schema import Exact, Exacts, Setting
 from easeml_meter.promise.shapes import Answer, Climb, Flat, Shape
 
 ABOVE, BELOW = "above-ceiling", "below-floor"
 _SMALLEST = Fraction(1, 10**6)
 
 
-class Gap(Settings, frozen=True, kw_only=True):
+class Gap(Asking, frozen=True, kw_only=True):
     """The paper's question: in which band the gap lies, each answer within a tolerance."""
 
     tolerance: Annotated[
@@ -54,7 +54,6 @@ class Gap(Settings, frozen=True, kw_only=True):
     floor: Annotated[
         Exact | None, Setting("tell no band for a score below this", above=0, below=1)
     ] = None
-    form: ClassVar[Literal["tolerance", "level"]] = "tolerance"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,6 +82,21 @@ class Gap(Settings, frozen=True, kw_only=True):
             raise invalid("ceiling", float(limit), "no lemma for drawn edges under a limit")
         if self.climbs is not None and not self.worst:
             raise invalid("climbs", self.climbs, 'only with "worst"')
+
+    @property
+    def draws(self) -> Fraction | None:  # type: ignore[override]
+        """How far apart drawn edges are."""
+        return self.drawn
+
+    @property
+    def climbs_only(self) -> bool:  # type: ignore[override]
+        """Whether an answer is about the worst model so far."""
+        return self.worst
+
+    @property
+    def one_sided(self) -> bool:  # type: ignore[override]
+        """Whether a model that is better on the test set has no gap."""
+        return self.signed
 
     @property
     def all_edges(self) -> tuple[Fraction, ...]:

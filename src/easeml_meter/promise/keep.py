@@ -7,15 +7,15 @@ from typing import Annotated, ClassVar, Literal
 
 from easeml_meter.promise.claims import Better
 from easeml_meter.promise.kernel import least_wins
-from easeml_meter.promise.questions import Measured, Promise, Shown
+from easeml_meter.promise.questions import Asking, Measured, Promise, Shown
 from easeml_meter.promise.samples import Loss
-from easeml_meter.promise.schema import Setting, Settings
+from easeml_meter.promise.schema import Setting
 from easeml_meter.promise.shapes import Answer, Verdict
 
 KEEP, DISCARD = "keep", "discard"
 
 
-class Keep(Settings, frozen=True, kw_only=True):
+class Keep(Asking, frozen=True, kw_only=True):
     """Keep what is better than the old model, by the exact sign test on the rows they dispute."""
 
     than: Annotated[
@@ -23,6 +23,17 @@ class Keep(Settings, frozen=True, kw_only=True):
         Setting("which model the new one has to beat: the last one kept, or the deployed one"),
     ] = "kept"
     form: ClassVar[Literal["tolerance", "level"]] = "level"
+    verdict: ClassVar[bool] = True
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """An old model."""
+        return frozenset(("old", "labels"))
+
+    @property
+    def promotes(self) -> bool:
+        """Whether people say which model is deployed."""
+        return self.than == "deployed"
 
     def shape(self, loss: Loss) -> Verdict:
         """A false claim leads on by "discard" alone."""

@@ -8,6 +8,7 @@ sample. What no table of `proofs` has a row for is refused.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -58,7 +59,7 @@ class Meter(Settings, frozen=True, kw_only=True):
     """What a test set is asked, how often, on which rows, and how sure its answers are."""
 
     question: Annotated[Question, Setting("what a test set is asked")]
-    budget: Annotated[Budget | None, Setting("its answers; none: what is usual")] = None
+    budget: Annotated[Budget, Setting("its answers; none: what is usual")] = None  # type: ignore[assignment]
     sample: Annotated[Rows, Setting("what is drawn and measured")] = Rows()
     renewal: Annotated[Renewal, Setting("which rows the next test set has")] = Fresh()
     delta: Annotated[
@@ -81,6 +82,25 @@ class Meter(Settings, frozen=True, kw_only=True):
         """What is counted of its question, with what a model can fail to be measured by."""
         shape: Shape = self.question.shape(self.sample.measured)
         return shape.with_silent(int(self.sample.may_fail))
+
+    def answers(self, number: int = 1) -> int | None:
+        """Return how many answers a test set gives, of all teams together; None: no end."""
+        return self.renewal.gives(self.budget, number)
+
+    @property
+    def compares(self) -> bool:
+        """Whether each answer is about a model beside an old one."""
+        return "old" in self.question.needs
+
+    def quota(self, rows: int) -> int:
+        """Return how many labels a step asks for: no more rows can differ in a model that passes.
+
+        Raises:
+            ValueError: labels are not asked for step by step.
+        """
+        if not self.sample.orders_labels:
+            raise ValueError("only a meter with labels on demand has a quota")
+        return math.ceil(rows * self.question.most_apart)
 
     @classmethod
     def loads(cls, text: str) -> Self:
@@ -130,7 +150,7 @@ class Meter(Settings, frozen=True, kw_only=True):
         if word is not None:
             question = {"ask": word, **question}
         tables: dict[str, Any] = {"question": question}
-        if self.budget is not None and self.budget != usual_budget(self.question):
+        if self.budget != usual_budget(self.question):
             tables["budget"] = _budget_table(self.budget)
         for name, part in (("sample", self.sample), ("renewal", self.renewal)):
             if table := {**_key_of(part, name), **encode(part)}:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
+
+from easeml_meter.promise.schema import Settings
 
 NO_READING, TOO_FEW, TOO_FAR = "no-reading", "too-few", "too-far"
 
@@ -41,3 +43,38 @@ class Promise(NamedTuple):
     of: Literal["true loss", "true gap", "true n - o", "true score"]
     at_least: Fraction | None
     at_most: Fraction | None
+
+
+class Asking(Settings, frozen=True, kw_only=True):
+    """What may be asked of every question; in the usual form, it is about one model, in bands."""
+
+    form: ClassVar[Literal["tolerance", "level"]] = "tolerance"
+    """Whether the tolerance of an answer is fixed, or the level that a claim is tested at."""
+    verdict: ClassVar[bool] = False
+    """Whether an answer is yes or no, and has no height."""
+    draws: ClassVar[Fraction | None] = None
+    """How far apart the edges are that are drawn for every answer; none: no edges are."""
+    climbs_only: ClassVar[bool] = False
+    """Whether an answer is about the worst model so far."""
+    one_sided: ClassVar[bool] = False
+    """Whether a model that is better on the test set has no gap."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What an answer needs beside the test set: "validation", "old", "labels"."""
+        return frozenset(("validation", "labels"))
+
+    @property
+    def promotes(self) -> bool:
+        """Whether people say which model the next ones are compared with."""
+        return False
+
+    @property
+    def most_apart(self) -> Fraction:
+        """The largest share of rows on which a model that is answered differs from the old one."""
+        return Fraction(1)
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the number of a band means something: its edges are those of every answer."""
+        return self.draws is None

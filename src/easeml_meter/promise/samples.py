@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from easeml_meter.corpus import Corpus, why_not
 from easeml_meter.errors import invalid
+from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.promise.schema import Exact, Setting, Settings
 
 _MOST_STRATA = 1_000
@@ -34,6 +35,21 @@ class Loss(NamedTuple):
         return self.score is None and ":" in self.name
 
     @property
+    def reported(self) -> bool:
+        """Whether it is made of scores that a runner measured elsewhere."""
+        return self.name == "score" or self.name.startswith("score[")
+
+    @property
+    def curve(self) -> bool:
+        """Whether it is how far a ROC curve is from that on the validation set."""
+        return self.score is not None and self.score.curve
+
+    @property
+    def top(self) -> int:
+        """How many ranked classes it looks at."""
+        return int(self.name[4:]) if self.name.startswith("top-") else 1
+
+    @property
     def unsized(self) -> bool:
         """Whether how much it is counted of depends on the model, and can be too little."""
         return self.score is not None and not self.score.kind.sealed
@@ -53,6 +69,21 @@ def parse_loss(name: str) -> Loss:
         raise invalid("loss", name, score.problem)
     zero_one = re.fullmatch(r"0-1|top-[1-9][0-9]*|score\[0-1\]", name) is not None
     return Loss(name, zero_one, score)
+
+
+class Parts(NamedTuple):
+    """Parts of the population, each with a sample of its own."""
+
+    column: str
+    names: tuple[str, ...]
+    weights: tuple[Fraction, ...]
+    shares: tuple[Fraction, ...]
+
+    def rows(self, size: int) -> dict[str, int]:
+        """Return how many of so many rows each part has, by its name."""
+        return {
+            name: int(size * share) for name, share in zip(self.names, self.shares, strict=True)
+        }
 
 
 class Rows(Settings, frozen=True, kw_only=True):
@@ -84,6 +115,12 @@ class Rows(Settings, frozen=True, kw_only=True):
         int, Setting("draws until one has enough of what a score is counted of", least=1, most=1000)
     ] = 1
     word: ClassVar[str] = "plain rows"
+    grouped: ClassVar[bool] = False
+    """Whether rows belong together, as a column says."""
+    estimated: ClassVar[bool] = False
+    """Whether the loss is estimated, with labels of few rows."""
+    orders_labels: ClassVar[bool] = False
+    """Whether labels are asked for step by step, of inputs sealed without any."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -110,6 +147,60 @@ class Rows(Settings, frozen=True, kw_only=True):
         score = self.measured.score
         return "labels" if score is None else score.counted(self.classes)
 
+    @property
+    def handed_in(self) -> str:
+        """What labelers count that they hand in."""
+        return "labels"
+
+    @property
+    def public(self) -> bool:
+        """Whether developers see the inputs."""
+        return self.inputs == "public"
+
+    @property
+    def takes_scores(self) -> bool:
+        """Whether scores are submitted that were measured elsewhere."""
+        return self.measured.reported
+
+    @property
+    def seals_labels(self) -> bool:
+        """Whether test sets are sealed with labels."""
+        return not (self.takes_scores or self.orders_labels)
+
+    @property
+    def zero_one(self) -> bool:
+        """Whether the loss of every example is 0 or 1."""
+        return self.measured.zero_one
+
+    @property
+    def exact(self) -> bool:
+        """Whether losses are fractions known exactly, and not rounded before they are summed."""
+        return self.measured.exact
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether each row with a label has a loss of its own, and counts."""
+        return self.measured.score is None
+
+    @property
+    def fixes_rows(self) -> bool:
+        """Whether sealing checks the labels: the size was fixed then, and tries are counted."""
+        return self.measured.score is not None and self.measured.score.kind.sealed
+
+    @property
+    def unlabelled(self) -> int:
+        """How many rows have no label, besides those that have one."""
+        return 0
+
+    @property
+    def parts(self) -> Parts | None:
+        """The parts of the population, if each has a sample of its own."""
+        return None
+
+    def lacking(self, size: int) -> str:
+        """Say why labels are refused when they are sealed."""
+        return f"too few {self.unit}, {size:,} are needed"
+
     def rounded(self, size: int) -> int:
         """Return the least size that can be drawn."""
         return size
@@ -121,11 +212,11 @@ class Clusters(Rows, frozen=True, kw_only=True):
     cluster: Annotated[str, Setting("the column that says which rows belong together")] = ""
     largest: Annotated[int | None, Setting("most rows of a cluster", least=1)] = None
     word: ClassVar[str] = "clusters"
-
-    @property
-    def unit(self) -> str:
-        """What the size of a test set counts."""
-        return "clusters"
+    grouped: ClassVar[bool] = True
+    zero_one: ClassVar[bool] = False  # type: ignore[misc]
+    exact: ClassVar[bool] = False  # type: ignore[misc]
+    unit: ClassVar[str] = "clusters"  # type: ignore[misc]
+    handed_in: ClassVar[str] = "clusters"  # type: ignore[misc]
 
 
 class Strata(Rows, frozen=True, kw_only=True):
@@ -159,6 +250,11 @@ class Strata(Rows, frozen=True, kw_only=True):
         return tuple(Fraction(size, sum(self.sizes)) for size in self.sizes)
 
     @property
+    def parts(self) -> Parts:
+        """The strata."""
+        return Parts(self.stratum, tuple(map(str, self.strata)), self.weights, self.shares)
+
+    @property
     def proportional(self) -> bool:
         """Whether each has as large a share of the rows as it has weight."""
         return self.shares == self.weights
@@ -179,6 +275,22 @@ class Judge(Rows, frozen=True, kw_only=True):
     ]
     pool: Annotated[int, Setting("inputs with the judge's word alone", least=1, most=10**9)]
     word: ClassVar[str] = "a judge"
+    estimated: ClassVar[bool] = True
+    counts_rows: ClassVar[bool] = False  # type: ignore[misc]
+    fixes_rows: ClassVar[bool] = True  # type: ignore[misc]
+
+    @property
+    def unlabelled(self) -> int:
+        """The rows with the judge's word alone."""
+        return self.pool
+
+    def allows(self, wrong: int, labels: int) -> bool:
+        """Whether the judge errs on few enough of the labels."""
+        return wrong <= self.judge_error * labels
+
+    def lacking(self, size: int) -> str:
+        """Say why labels are refused when they are sealed."""
+        return f"the judge errs on more than {at_most(self.judge_error)} of the labels"
 
 
 class OnDemand(Rows, frozen=True, kw_only=True):
@@ -186,11 +298,9 @@ class OnDemand(Rows, frozen=True, kw_only=True):
 
     on_demand: Annotated[bool, Setting("seal inputs alone; labels are asked for later")] = True
     word: ClassVar[str] = "labels on demand"
-
-    @property
-    def unit(self) -> str:
-        """What the size of a test set counts."""
-        return "inputs"
+    orders_labels: ClassVar[bool] = True
+    unit: ClassVar[str] = "inputs"  # type: ignore[misc]
+    handed_in: ClassVar[str] = "inputs"  # type: ignore[misc]
 
 
 Sample = Rows | Clusters | Strata | Judge | OnDemand
