@@ -87,7 +87,7 @@ class Window(Fresh, frozen=True, kw_only=True):
 
     def first_sharing(self, budget: Any, number: int) -> int:
         """Return the first window of those that share a batch or a delta with this one."""
-        return max(1, number - max(self.window, budget.steps) + 1)
+        return max(1, number - max(self.window, int(budget.steps)) + 1)
 
 
 class TopUp(Fresh, frozen=True, kw_only=True):

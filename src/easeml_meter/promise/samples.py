@@ -197,6 +197,10 @@ class Rows(Settings, frozen=True, kw_only=True):
         """The parts of the population, if each has a sample of its own."""
         return None
 
+    def allows(self, wrong: int, labels: int) -> bool:
+        """Whether what stands in for most labels errs on few enough of the labels there are."""
+        return not wrong
+
     def lacking(self, size: int) -> str:
         """Say why labels are refused when they are sealed."""
         return f"too few {self.unit}, {size:,} are needed"
@@ -213,10 +217,10 @@ class Clusters(Rows, frozen=True, kw_only=True):
     largest: Annotated[int | None, Setting("most rows of a cluster", least=1)] = None
     word: ClassVar[str] = "clusters"
     grouped: ClassVar[bool] = True
-    zero_one: ClassVar[bool] = False  # type: ignore[misc]
-    exact: ClassVar[bool] = False  # type: ignore[misc]
-    unit: ClassVar[str] = "clusters"  # type: ignore[misc]
-    handed_in: ClassVar[str] = "clusters"  # type: ignore[misc]
+    zero_one: ClassVar[bool] = False
+    exact: ClassVar[bool] = False
+    unit: ClassVar[str] = "clusters"
+    handed_in: ClassVar[str] = "clusters"
 
 
 class Strata(Rows, frozen=True, kw_only=True):
@@ -276,8 +280,8 @@ class Judge(Rows, frozen=True, kw_only=True):
     pool: Annotated[int, Setting("inputs with the judge's word alone", least=1, most=10**9)]
     word: ClassVar[str] = "a judge"
     estimated: ClassVar[bool] = True
-    counts_rows: ClassVar[bool] = False  # type: ignore[misc]
-    fixes_rows: ClassVar[bool] = True  # type: ignore[misc]
+    counts_rows: ClassVar[bool] = False
+    fixes_rows: ClassVar[bool] = True
 
     @property
     def unlabelled(self) -> int:
@@ -299,8 +303,8 @@ class OnDemand(Rows, frozen=True, kw_only=True):
     on_demand: Annotated[bool, Setting("seal inputs alone; labels are asked for later")] = True
     word: ClassVar[str] = "labels on demand"
     orders_labels: ClassVar[bool] = True
-    unit: ClassVar[str] = "inputs"  # type: ignore[misc]
-    handed_in: ClassVar[str] = "inputs"  # type: ignore[misc]
+    unit: ClassVar[str] = "inputs"
+    handed_in: ClassVar[str] = "inputs"
 
 
 Sample = Rows | Clusters | Strata | Judge | OnDemand

@@ -33,7 +33,7 @@ def log_failure(meter: Meter, size: int, more: int | None = 0) -> float:
     if isinstance(meter.renewal, Window):
         sizes[0] = size * meter.renewal.window
     if isinstance(meter.renewal, EveryStep):
-        sizes[0] = size // meter.budget.steps  # type: ignore[union-attr, operator]
+        sizes[0] = size // meter.budget.steps  # type: ignore[operator]
     counts = log_counts(meter.shape, meter.budget, meter.renewal)
     claims = meter.question.claims(meter.sample.measured)
     terms = []
@@ -60,7 +60,7 @@ def labels(meter: Meter) -> int:
         return sum(meter.sample.sizes)
     stages = 2 if isinstance(meter.renewal, TopUp) else 1
     goal = _log_delta(meter, stages)
-    steps = meter.budget.steps if isinstance(meter.renewal, EveryStep) else 1  # type: ignore[union-attr]
+    steps = meter.budget.steps if isinstance(meter.renewal, EveryStep) else 1
     unit = steps if isinstance(steps, int) else 1
     size = _smallest(lambda n: log_failure(meter, n * unit, None) - goal)
     if _searched(meter):  # a searched tail ripples: look at what comes next
