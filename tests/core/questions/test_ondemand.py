@@ -60,6 +60,12 @@ def test_a_clause_about_accuracy_needs_all_labels() -> None:
         OnDemand(both)
 
 
+def test_scores_are_not_asked_for_on_demand() -> None:
+    """They read no label: people were asked for hundreds, which changed nothing."""
+    with pytest.raises(InvalidInput, match=r"a loss with labels: score\[0-1\] reads none"):
+        spec_of(0.1, 3, loss="score[0-1]", metric="solved")
+
+
 # --- One test set for all steps, as meters have it ---
 
 

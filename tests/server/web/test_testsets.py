@@ -460,6 +460,23 @@ def test_the_page_asks_the_labeler_and_takes_the_decision(
     assert [column["name"] for column in test_set["columns"]] == ["id", "y", "label"]
 
 
+def test_the_page_takes_fewer_rows_than_planned_if_these_are_all(
+    served: Served, meter: str, labeler: Visitor
+) -> None:
+    few = parquet(TABLE.slice(0, 30))
+    assert give(served, labeler, meter, few).status_code == 204
+    assert "30 of" in words(labeler.get(f"/meters/{meter}/labels"))  # it waits for more
+    assert give(served, labeler, meter, few, accept_fewer="true").status_code == 204
+    page = labeler.get(f"/meters/{meter}/labels")
+    assert "Test set 1 is active, with 30 labels." in words(page)
+    (test_set,) = served.client("labeler").get(f"/meters/{meter}/test-sets").json()["items"]
+    assert (test_set["phase"], test_set["rows"]) == ("active", 30)
+    give_validation(served.client("developer"), meter)
+    told = submit(served.client("developer"), meter, LABELS[:30]).json()["signal"]
+    spec = small_spec()
+    assert told["true_gap"][1] > spec.edges[0] + spec.tolerances[0]  # the promise is weaker
+
+
 @pytest.mark.parametrize("user", ["labeler", "admin"])
 def test_a_test_set_is_retired_early(served: Served, meter: str, tmp_path: Path, user: str) -> None:
     begin(served, meter, tmp_path)
