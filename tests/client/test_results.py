@@ -83,7 +83,7 @@ HIDDEN = "hidden-case"
         ("a.json", "[]", "a list of cases"),
         ("a.json", HIDDEN, "this is no JSON"),
         ("a.json", "[" * 100_000, "this is no JSON"),
-        ("a.csv", f"id,score\n{HIDDEN},1,1\n", "line 2: 3 fields, 2 in the first line"),
+        ("a.csv", f"id,score\n{HIDDEN},1,1\n", "row 2: 3 fields, 2 in the first row"),
         ("a.csv", f'id,score\n"{HIDDEN}" x,1\n', "this is no JSON"),
         ("a.csv", "id,score\n", "no case is in it"),
         ("a.csv", "", "no column id"),

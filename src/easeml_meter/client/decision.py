@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -44,11 +45,10 @@ def decide(settings: Settings, level: Fraction, old: Results | None, new: Result
         fractions = lambda: _bets(settings, old, new, Fraction)[2]  # noqa: E731
         return bets_pay(floats, fractions, level, margin, sizes)
     wrong = int(settings.lower)  # what a case that is missing counts as
-    up = down = 0
-    for case, before in old.cases.items():
-        change = new.cases.get(case, wrong) - before
-        up += change > 0
-        down += change < 0
+    pairs = Counter(zip(old.cases.values(), map(new.cases.get, old.cases), strict=True))
+    pairs[0, wrong] += pairs[0, None]
+    pairs[1, wrong] += pairs[1, None]
+    up, down = pairs[0, 1], pairs[1, 0]
     bar = _bar(settings, len(old.cases), up + down, level)
     return bar is not None and (down if settings.lower else up) >= bar
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections import deque
+from collections.abc import Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -205,7 +206,7 @@ class Gate:
         name = look.name or f"#{state.look + 1}"
         placed = None
         if ids != state.ids or not state.set:
-            placed = self._place(ledger, look, set(cases))
+            placed = self._place(ledger, look, cases.keys(), ids)
             state = state if placed is None else state.placed(settings, placed)
         if look.name is not None and not look.again and pending is None:
             repeated = self._asked_before(ledger, state.set, name, look.old_name)
@@ -222,12 +223,13 @@ class Gate:
         note = note_of(ledger, against, placed, made=made)
         return answer_of(ledger, {**pending, "answer": word}, before, note=note)
 
-    def _place(self, ledger: Ledger, look: _Look, cases: set[str]) -> dict[str, Any] | None:
+    def _place(
+        self, ledger: Ledger, look: _Look, cases: Set[str], ids: str
+    ) -> dict[str, Any] | None:
         """Return the line that takes these cases; None for those that are known."""
         state = ledger.state
         if not cases:
             raise InvalidInput("new results: they cannot be read, and no case is known yet")
-        ids = digest_of_cases(cases)
         entry = {"set": state.set + 1, "cases": len(cases), "ids": ids, "joined": False}
         if not state.set:
             self._check_budgets(ledger, cases)
@@ -256,7 +258,7 @@ class Gate:
         self._check_budgets(ledger, cases)
         return entry if missing else entry | {"set": state.set, "joined": True}
 
-    def _check_budgets(self, ledger: Ledger, cases: set[str]) -> None:
+    def _check_budgets(self, ledger: Ledger, cases: Set[str]) -> None:
         """Refuse cases on which another ledger of this folder spends the other kind of budget."""
         for path in self.path.absolute().parent.glob("*.cases"):
             other = Ledger(path.with_suffix(".jsonl"))

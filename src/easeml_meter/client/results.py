@@ -11,12 +11,13 @@ from __future__ import annotations
 import csv
 import gc
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
-from itertools import chain
-from operator import itemgetter
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from easeml_meter.errors import InvalidInput, invalid
 IDS = ("testidx", "id", "case", "case_id", "sample_id", "example_id", "doc_id", "task_id")
 SCORES = ("score", "correct", "passed", "pass", "success", "resolved", "reward", "acc", "value")
 _YES, _NO = "1 1.0 true pass passed correct yes c", "0 0.0 false fail failed incorrect no i error"
-_RIGHT = {0: 0, 1: 1} | dict.fromkeys(_YES.split(), 1) | dict.fromkeys(_NO.split(), 0)
+_RIGHT: dict[Any, int] = (
+    {0: 0, 1: 1} | dict.fromkeys(_YES.split(), 1) | dict.fromkeys(_NO.split(), 0)
+)
 _NOT_PASSED = ("failure", "error", "skipped")
 _INSPECT, _LM_EVAL = {"status", "eval", "plan"}, {"doc_id", "filter", "metrics"}
 _LISTS = ("results", "cases", "samples", "rows", "data", "examples")
@@ -89,8 +92,8 @@ def read_results(source: Source, form: Form, which: str) -> Results:
     cycles = gc.isenabled()
     gc.disable()  # a million rows take half the time
     try:
-        found, rows = _rows(source, form)
-        results = _results(rows, found)
+        found, columns = _columns(source, form)
+        results = _results(columns, found)
     except OSError as error:
         raise InvalidInput(f"{which} results: {str(source)[:200]}: {error.strerror}") from None
     except InvalidInput as error:
@@ -108,89 +111,90 @@ def read_results(source: Source, form: Form, which: str) -> Results:
 
 Row = tuple[Any, Any, Any]
 """Id, value and cluster."""
+Columns = tuple[Sequence[Any], Sequence[Any], Sequence[Any]]
+"""Ids, values and clusters of many rows; without clusters the last are empty."""
+_AT_ONCE = 10_000
 
 
-def _results(rows: Iterator[Row], form: Form) -> Results:
-    cases: dict[str, Any] = {}
-    more: dict[str, list[Any]] = {}
-    clusters: dict[str, str] = {}
-    low, high = map(float, form.range)
-    absent = unread = outside = 0
-    read = _number if form.scores else _right
-    for given, written, cluster in rows:
-        case = given if type(given) is str else _id(given)
-        if case == "":
-            absent += 1
-            continue
-        value = read(written)
-        if value is None:
-            unread += 1
-        elif form.scores and not low <= value <= high:
-            outside += 1
-        if case in cases:
-            more.setdefault(case, [cases[case]]).append(value)
-        else:
-            cases[case] = value
-        if cluster is not None:
-            clusters[case] = cluster
-    if not cases:
+def _results(columns: Iterable[Columns], form: Form) -> Results:
+    parts = list(columns)
+    ids, written, groups = ([each for part in parts for each in part[at]] for at in range(3))
+    if set(map(type, ids)) != {str}:
+        ids = list(map(_id, ids))
+    if not ids:
         raise InvalidInput("no case is in it")
-    if absent:
-        raise InvalidInput(f"{absent:,} rows have no {form.id}")
-    if unread:
+    if "" in ids:
+        raise InvalidInput(f"{ids.count(''):,} rows have no {form.id}")
+    values: list[Any] = _numbers(written) if form.scores else _rights(written)
+    if None in values:
         needed = "no number" if form.scores else "neither right nor wrong: --scores takes numbers"
-        raise InvalidInput(f"{unread:,} of {len(cases):,} values are {needed}")
+        raise InvalidInput(f"{values.count(None):,} of {len(ids):,} values are {needed}")
+    low, high = map(float, form.range)
+    outside = sum(not low <= value <= high for value in values) if form.scores else 0
     if outside:
         raise InvalidInput(f"{outside:,} scores are not within {low:g},{high:g}: --range LOW,HIGH")
-    if more:
-        _join_runs(cases, more, form)
-    return Results(cases, clusters, form)
+    cases = dict(zip(ids, values, strict=True))
+    if len(cases) < len(ids):
+        cases = _runs(ids, values, form)
+    return Results(cases, dict(zip(ids, groups, strict=True)) if groups else {}, form)
 
 
 def _id(value: Any) -> str:
-    if value is not None and type(value) is not int:
+    if type(value) not in (str, int, type(None)):
         raise InvalidInput("ids have to be texts or whole numbers")
     return "" if value is None else str(value)
 
 
-def _join_runs(cases: dict[str, Any], more: Mapping[str, list[Any]], form: Form) -> None:
+def _runs(ids: Iterable[str], values: Iterable[Any], form: Form) -> dict[str, Any]:
     """Put the runs of each case together: their vote, or all of them."""
+    found: dict[str, list[Any]] = {}
+    for case, value in zip(ids, values, strict=True):
+        found.setdefault(case, []).append(value)
+    runs = Counter(map(len, found.values()))
     if not (form.scores or form.vote):
         raise InvalidInput(
-            f"{len(more):,} ids stand there twice: one row for each case, or --vote or --scores "
-            "where cases were run several times"
+            f"{len(found) - runs[1]:,} ids stand there twice: one row for each case, or --vote or "
+            "--scores where cases were run several times"
         )
-    runs = {len(values) for values in more.values()}
-    if len(more) != len(cases) or len(runs) > 1:
+    if len(runs) > 1:
         raise InvalidInput("all cases need the same number of runs")
     if form.vote and min(runs) % 2 == 0:
         raise InvalidInput("a vote needs an odd number of runs of each case")
-    for case, values in more.items():
-        cases[case] = int(2 * sum(values) > len(values)) if form.vote else tuple(values)
+    if form.vote:
+        return {case: int(2 * sum(each) > len(each)) for case, each in found.items()}
+    return {case: tuple(each) for case, each in found.items()}
+
+
+def _rights(values: list[Any]) -> list[int | None]:
+    try:
+        known = {value: _right(value) for value in set(values)}
+    except TypeError:  # a list, say
+        return [_right(value) for value in values]
+    return list(map(known.get, values))
 
 
 def _right(value: Any) -> int | None:
-    try:
-        right = _RIGHT.get(value)
-    except TypeError:  # a list, say
-        return None
-    if right is None and isinstance(value, str):
-        right = _RIGHT.get(value.strip().lower())
-    return right
+    if isinstance(value, str):
+        value = value.strip().lower()
+    return _RIGHT.get(value) if isinstance(value, Hashable) else None
+
+
+def _numbers(values: list[Any]) -> list[float | None]:
+    with suppress(TypeError, ValueError, OverflowError):
+        return list(map(float, values))
+    return list(map(_number, values))
 
 
 def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if -1e13 < number < 1e13 else None
+    with suppress(TypeError, ValueError, OverflowError):
+        return float(value)
+    return None
 
 
 # --- rows of a file -------------------------------------------------------------------------------
 
 
-def _rows(source: Source, form: Form) -> tuple[Form, Iterator[Row]]:
+def _columns(source: Source, form: Form) -> tuple[Form, Iterable[Columns]]:
     if isinstance(source, str):
         source = Path(source)
     if isinstance(source, Path):
@@ -200,7 +204,7 @@ def _rows(source: Source, form: Form) -> tuple[Form, Iterator[Row]]:
         if ending in (".csv", ".tsv"):
             return _separated(source, form)
         if ending == ".xml":
-            return form, _junit(source)
+            return form, _turned(_junit(source))
         if ending == ".parquet":
             return _picked(_parquet(source), form)
         # Runs that are voted, and clusters, stand in rows alone.
@@ -208,31 +212,40 @@ def _rows(source: Source, form: Form) -> tuple[Form, Iterator[Row]]:
         return _log(source, rows, form) if isinstance(rows, str) else _picked(rows, form)
     items = getattr(source, "items", None)  # of a dict, or of a Series with its index
     pairs = items() if items is not None else enumerate(source, 1)
-    # A number of another library becomes one of Python's own.
-    return form, (
-        (str(case), value.item() if hasattr(value, "item") else value, None)
-        for case, value in pairs
-    )
+    return form, _turned((_plain(case), _plain(value)) for case, value in pairs)
 
 
-def _picked(rows: Iterator[Any], form: Form) -> tuple[Form, Iterator[Row]]:
+def _plain(value: Any) -> Any:
+    """Return a number of another library as one of Python's own."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _turned(rows: Iterable[Sequence[Any]]) -> Iterator[Columns]:
+    """Turn rows to columns."""
+    while part := list(islice(rows := iter(rows), _AT_ONCE)):
+        ids, values, *_ = zip(*part, strict=True)
+        yield ids, values, ()
+
+
+def _picked(rows: Iterator[Any], form: Form) -> tuple[Form, Iterator[Columns]]:
     """Find the columns by the first row, and pick them from all."""
     first = next(rows, None)
+    rows = chain([first], rows)
     if isinstance(first, tuple):  # an id and its value, of a mapping
-        return form, ((case, _scalar(value), None) for case, value in chain([first], rows))
+        return form, _turned((case, _scalar(value)) for case, value in rows)
     if type(first) is not dict:
         raise InvalidInput("a list of cases is needed, each with an id and a score")
-    found = _columns(list(first), form)
-    key, score, cluster = found.id, found.score, found.cluster
+    found = _found(list(first), form)
 
-    def picked() -> Iterator[Row]:
-        for row in chain([first], rows):
-            if type(row) is not dict:
+    def picked() -> Iterator[Columns]:
+        while part := list(islice(rows, _AT_ONCE)):
+            if set(map(type, part)) != {dict}:
                 raise InvalidInput("each case has to be an object with an id and a score")
-            value = row.get(score)
-            if type(value) is dict:
-                value = _scalar(value)
-            yield row.get(key), value, str(row.get(cluster)) if cluster else None
+            values = [row.get(found.score) for row in part]
+            if dict in map(type, values):
+                values = list(map(_scalar, values))
+            groups = [str(row.get(found.cluster)) for row in part] if found.cluster else ()
+            yield [row.get(found.id) for row in part], values, groups
 
     return found, picked()
 
@@ -244,7 +257,7 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-def _columns(names: list[Any], form: Form) -> Form:
+def _found(names: list[Any], form: Form) -> Form:
     """Find the columns that were not named, by their usual names."""
     known = {str(name).strip().lower(): name for name in reversed(names)}
 
@@ -263,34 +276,39 @@ def _columns(names: list[Any], form: Form) -> Form:
     return replace(form, id=key, score=score)
 
 
-def _separated(path: Path, form: Form) -> tuple[Form, Iterator[Row]]:
+def _separated(path: Path, form: Form) -> tuple[Form, Iterator[Columns]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         header = file.readline()
     separator = max(",;\t", key=header.count)
     names = next(csv.reader([header], delimiter=separator), [])
-    found = _columns(names, form)
-    columns = (found.id, found.score, *([found.cluster] if found.cluster else ()))
-    pick = itemgetter(*(names.index(str(column)) for column in columns))
+    found = _found(names, form)
+    wanted = [names.index(str(found.id)), names.index(str(found.score))]
+    wanted.append(names.index(found.cluster) if found.cluster else -1)
 
-    def rows() -> Iterator[Row]:
+    def picked() -> Iterator[Columns]:
+        begin = 2
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, delimiter=separator, strict=True)
             next(reader)
-            for row in reader:
-                if len(row) == len(names):
-                    picked = pick(row)
-                    yield picked if found.cluster else (*picked, None)
-                elif row:
-                    there = f"{len(row)} fields, {len(names)} in the first line"
-                    raise InvalidInput(f"line {reader.line_num}: {there}")
+            while part := list(islice(reader, _AT_ONCE)):
+                if set(map(len, part)) != {len(names)}:
+                    for number, row in enumerate(part, begin):
+                        if len(row) not in (0, len(names)):
+                            there = f"{len(row)} fields, {len(names)} in the first row"
+                            raise InvalidInput(f"row {number}: {there}")
+                begin += len(part)
+                full = zip(*filter(None, part), strict=True)
+                turned = list(full) or [()] * len(names)
+                ids, values, groups = (turned[at] if at >= 0 else () for at in wanted)
+                yield ids, values, groups
 
-    return found, rows()
+    return found, picked()
 
 
-def _log(path: Path, tool: str, form: Form) -> tuple[Form, Iterator[Row]]:
+def _log(path: Path, tool: str, form: Form) -> tuple[Form, Iterator[Columns]]:
     """Read the log of a harness by its integration, which may need more than this module."""
     source, found = import_module("easeml_meter.integrations.cases").cases(path, tool, form)
-    return found, source
+    return found, _turned(source)
 
 
 def _junit(path: Path) -> Iterator[Row]:
