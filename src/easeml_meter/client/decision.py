@@ -32,7 +32,10 @@ _SHOWN = (20, 40, 80)
 
 
 def decide(settings: Settings, level: Fraction, old: Results | None, new: Results) -> bool:
-    """Compare the results; all of them are read, whatever they are."""
+    """Compare the results; all of them are read, whatever they are.
+
+    NEW has the cases of OLD, in their order; None where it lacks one, which counts as the worst.
+    """
     if old is None:
         right = sum(new.cases.values())
         bar = least_wins(len(new.cases), level, settings.margin)
@@ -44,10 +47,9 @@ def decide(settings: Settings, level: Fraction, old: Results | None, new: Result
         floats = list(map(float, found)) if exact else found
         fractions = lambda: _bets(settings, old, new, Fraction)[2]  # noqa: E731
         return bets_pay(floats, fractions, level, margin, sizes)
-    wrong = int(settings.lower)  # what a case that is missing counts as
-    pairs = Counter(zip(old.cases.values(), map(new.cases.get, old.cases), strict=True))
-    pairs[0, wrong] += pairs[0, None]
-    pairs[1, wrong] += pairs[1, None]
+    pairs = Counter(zip(old.cases.values(), new.cases.values(), strict=True))
+    for before in (0, 1):
+        pairs[before, int(settings.lower)] += pairs[before, None]
     up, down = pairs[0, 1], pairs[1, 0]
     bar = _bar(settings, len(old.cases), up + down, level)
     return bar is not None and (down if settings.lower else up) >= bar
@@ -77,8 +79,8 @@ def _bets(
         return sum(map(value, runs)) / len(runs) if type(runs) is tuple else value(runs)
 
     found = [
-        (mean(new.cases.get(case, worst)) - mean(before)) / scale
-        for case, before in old.cases.items()
+        (mean(worst if after is None else after) - mean(before)) / scale
+        for before, after in zip(old.cases.values(), new.cases.values(), strict=True)
     ]
     margin = settings.margin * (-1 if settings.question == NOT_WORSE else 1)
     if not settings.cluster:

@@ -176,20 +176,21 @@ class Gate:
         form = replace(older.form, cluster=None) if older else settings
         try:
             newer = read_results(new, form, "new")
-            if older is not None and newer.cases.keys() != older.cases.keys():
+            if older is not None and list(newer.cases) != list(older.cases):
                 lacking = len(older.cases.keys() - newer.cases.keys())
                 extra = len(newer.cases) + lacking - len(older.cases)
                 if extra and settings.missing:  # how many are filled in is never said
                     raise InvalidInput(f"new results: {extra:,} cases that OLD lacks")
-                if extra or settings.missing is None:
+                if extra or (lacking and settings.missing is None):
                     raise InvalidInput(
                         f"new results: {lacking:,} cases missing, {extra:,} that OLD lacks: both "
                         "need the same ones (--missing wrong fills those that NEW lacks)"
                     )
+                newer.cases = {case: newer.cases.get(case) for case in older.cases}
         except InvalidInput:
             if not self.sealed:
                 raise
-            newer = Results({}, {}, form, wrong=True)
+            newer = Results(dict.fromkeys(older.cases if older else ()), {}, form, wrong=True)
         return older, newer
 
     def _look(self, ledger: Ledger, look: _Look) -> Answer:

@@ -269,12 +269,11 @@ def bets_pay(
     where the floats cannot tell, which happens about once in 10^9 answers.
     """
     sizes = bet_sizes(len(differences), margin) if sizes is None else sizes
-    away = float(margin)
-    logs, turnover = [], 0.0
-    for size in map(float, sizes):
-        grown = [math.log1p(size * (difference - away)) for difference in differences]
-        logs.append(math.fsum(grown))
-        turnover = max(turnover, math.fsum(map(abs, grown)))
+    away, log1p = float(margin), math.log1p
+    apart = [difference - away for difference in differences]
+    # The largest bet, which is the first, turns most over.
+    logs = [math.fsum([log1p(size * each) for each in apart]) for size in map(float, sizes)]
+    turnover = math.fsum(abs(log1p(float(sizes[0]) * each)) for each in apart)
     wealth = mixed(logs)
     # A factor is at least 1/5, so its relative error is 5 times that of what is added to 1.
     error = _ERROR + 4e-15 * (turnover + len(differences))
