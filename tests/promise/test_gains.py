@@ -137,7 +137,12 @@ def test_what_cannot_be_found() -> None:
     with pytest.raises(InvalidInput, match="in one answer: 4 at least, 32 for a gain of 20 points"):
         reaches(3, TENTH, 1)
     assert [row.answers for row in reaches(4, TENTH, 1)] == [1]
-    assert planned(None) == (1, 10, 20, 100, None)
+    assert planned(Fraction(1, 4), None) == (1, 10, 20, 100, None)
+    assert planned(TENTH, 20) == (1, 20)
+    with pytest.raises(InvalidInput, match=r"delta: 0\.26 given"):
+        planned(Fraction(26, 100), None)
+    with pytest.raises(InvalidInput, match="steps: 0 given"):
+        planned(TENTH, 0)
 
 
 def test_half_the_gain_takes_more_than_twice_the_cases() -> None:

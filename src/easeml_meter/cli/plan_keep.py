@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from easeml_meter.checks import read_share, whole
+from easeml_meter.checks import read_share
 from easeml_meter.cli.common import echo_json
 from easeml_meter.cli.questions import delta_of
 from easeml_meter.errors import invalid
 from easeml_meter.promise.gains import LOSSES, MOST_CASES, need, planned, reaches
-from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.gains import conditions, need_lines, reach_json, reach_lines
 
@@ -36,12 +35,9 @@ def plan_keep(
     labels, steps = options["labels"], options["steps"]
     given = {name: value for name, value in options.items() if value is not None}
     delta = as_written(delta_of(given))
-    if not 0 < delta <= MOST_DELTA:
-        raise invalid("delta", float(delta), f"above 0, {float(MOST_DELTA):g} at most for a gate")
+    answers = planned(delta, steps)
     if labels is None and gain is None:
         raise invalid("labels", None, "with --ask keep give --labels 300, or --gain 5%")
-    if steps is not None:
-        whole("steps", steps, at_least=1)
     found: dict[str, Any] = {"question": "keep", "delta": float(delta), **conditions()}
     lines = [line for each in said for line in (each, "")]
     if labels is not None:
@@ -52,7 +48,7 @@ def plan_keep(
         share = read_share("gain", gain)
         if not 0 < share <= 1 - 2 * LOSSES:
             raise invalid("gain", share, f"above 0, {1 - 2 * LOSSES:g} at most")
-        needs = [need(share, delta, count) for count in planned(steps)]
+        needs = [need(share, delta, count) for count in answers]
         if any(each.first is None for each in needs):
             raise invalid("gain", share, f"too small: it takes more than {MOST_CASES:,} cases")
         found |= {"gain": share, "cases": [each.to_dict() for each in needs]}

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from easeml_meter.checks import whole
 from easeml_meter.errors import invalid
-from easeml_meter.promise.kernel import Stake, least_wins
+from easeml_meter.promise.kernel import MOST_DELTA, Stake, least_wins
 from easeml_meter.promise.numbers.plain import at_most, first, log_density, log_upper, upper_end
 
 LOSSES = 0.02
@@ -172,6 +172,7 @@ def reaches(cases: int, delta: Fraction, answers: int | None = None) -> list[Rea
     Raises:
         InvalidInput: so few cases can show nothing.
     """
+    rows = planned(delta, answers)
     whole("labels", cases, at_least=1)
     count = ANSWERS[1] if answers is None else answers
     level = levels(delta, count)[0]
@@ -179,12 +180,21 @@ def reaches(cases: int, delta: Fraction, answers: int | None = None) -> list[Rea
         said = "one answer" if count == 1 else f"{count:,} answers"
         needed = f"{fewest} at least, {cases_for(_LARGE, level):,} for a gain of 20 points"
         raise invalid("labels", cases, f"too few to show anything in {said}: {needed}")
-    return [reach(cases, delta, each) for each in planned(answers)]
+    return [reach(cases, delta, each) for each in rows]
 
 
-def planned(answers: int | None) -> tuple[int | None, ...]:
-    """Return which numbers of answers a plan has rows for."""
-    return ANSWERS if answers is None else tuple(dict.fromkeys((1, answers)))
+def planned(delta: Fraction, answers: int | None) -> tuple[int | None, ...]:
+    """Return which numbers of answers a plan has rows for.
+
+    Raises:
+        InvalidInput: no gate has this delta, or so few answers.
+    """
+    if not 0 < delta <= MOST_DELTA:
+        raise invalid("delta", float(delta), "0.25 at most for a gate, 75 % sure")
+    if answers is None:
+        return ANSWERS
+    whole("steps", answers, at_least=1)
+    return tuple(dict.fromkeys((1, answers)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from easeml_meter.promise.gains import (
     Reach,
     cases_for,
     fewest_cases,
+    least_gain,
     levels,
     reaches,
 )
-from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import MeterSpec
 
@@ -102,12 +102,11 @@ def reach_lines(cases: int, delta: Fraction, rows: Sequence[Reach]) -> list[str]
 
 def gate_beside(spec: MeterSpec, labels: int) -> list[Reach]:
     """Plan what a gate finds with the labels of another plan; nothing where there is no gate."""
-    delta = as_written(spec.delta)
-    if labels > _MOST_BESIDE or not spec.zero_one or spec.stratified or delta > MOST_DELTA:
+    if labels > _MOST_BESIDE or not spec.zero_one or spec.stratified:
         return []
     try:
-        return reaches(labels, delta)
-    except InvalidInput:  # so few labels find nothing
+        return reaches(labels, as_written(spec.delta))
+    except InvalidInput:  # so few labels find nothing, or so large a delta is no gate's
         return []
 
 
@@ -125,27 +124,41 @@ def conditions() -> dict[str, float]:
     return {"losses": LOSSES, "power": POWER}
 
 
-def noise_lines(noise: Noise, cases: int, answers: int | None, delta: Fraction) -> list[str]:
+def noise_lines(noise: Noise, cases: int, answers: int, delta: Fraction) -> list[str]:
     """Say what flips, what luck does, and what a gate finds all the same."""
     level = levels(delta, answers)[0]
-    low, high = noise.interval
     flips = f"{noise.flips:.1f}".removesuffix(".0")
     pairs = f", on average over the pairs of {noise.runs} runs" if noise.runs > 2 else ""
-    between = (
-        f"{math.floor(round(1000 * low, 6)) / 10:g} to {math.ceil(round(1000 * high, 6)) / 10:g}"
-    )
-    gains = [points(noise.least_gain(cases, level, runs)) for runs in _RUNS]
-    still = points(Noise(noise.cases, 2, 0).least_gain(cases, level))
-    looks = "answers without an end" if answers is None else f"{answers:,} answers"
+    low, high = (round(1000 * end, 6) for end in noise.interval)
+    once, three, five = (points(noise.least_gain(cases, level, runs)) for runs in _RUNS)
+    still = points(least_gain(cases, level))
     return [
         f"Unchanged, {flips} of {noise.cases:,} cases flip between two runs{pairs} "
-        f"({between} %, 95 % sure).",
-        f"Luck moves the score by {100 * noise.luck:.1f} points (95 %). Keeping what scores "
-        f"higher keeps an unchanged system {100 * noise.greedy:.0f} times in 100; the gate at "
-        f"most once in {math.floor(1 / level):,}.",
-        f"Least gain found 4 times in 5 with {cases:,} cases and {looks}: {gains[0]} points; "
-        f"with the vote of 3 runs a case {gains[1]}, of 5 runs {gains[2]}; if nothing flipped "
+        f"({math.floor(low) / 10:g} to {math.ceil(high) / 10:g} %, 95 % sure).",
+        f"Luck moves the score by {100 * noise.luck:.1f} points (95 %). Keeping what scores higher "
+        f"keeps an unchanged\nsystem {100 * noise.greedy:.0f} times in 100; the gate at most once "
+        f"in {math.floor(1 / level):,}.",
+        f"Least gain found 4 times in 5 with {cases:,} cases and {answers:,} answers: {once} "
+        f"points; with the vote of 3 runs\na case {three}, of 5 runs {five}; if nothing flipped "
         f"{still}.",
-        "Figures to plan with, no promise. Run visible cases only: which hidden ones flip would "
-        "be one more answer.",
+        "Figures to plan with, no promise. Run visible cases only: which hidden ones flip would be "
+        "one more answer.",
     ]
+
+
+def noise_json(noise: Noise, cases: int, answers: int, delta: Fraction) -> dict[str, object]:
+    """Return it for programs."""
+    level = levels(delta, answers)[0]
+    return {
+        "cases": noise.cases,
+        "runs": noise.runs,
+        "flips": noise.flips,
+        "interval": noise.interval,
+        "luck": noise.luck,
+        "greedy": noise.greedy,
+        "labels": cases,
+        "steps": answers,
+        "delta": float(delta),
+        "least_gain": {runs: noise.least_gain(cases, level, runs) for runs in _RUNS},
+        "least_gain_without_flips": least_gain(cases, level),
+    }

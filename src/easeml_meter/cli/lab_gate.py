@@ -1,0 +1,60 @@
+"""`meter lab noise` and `meter lab gate`: what luck does to scores, and to who acts on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from easeml_meter.checks import read_confidence
+from easeml_meter.cli.common import PATH, echo_json, json_option
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.gains import noise as count_flips
+from easeml_meter.promise.gains import reaches
+from easeml_meter.promise.numbers.rounding import as_written
+
+
+@click.command()
+@click.argument("runs", type=PATH, nargs=-1, required=True, metavar="RUN1 RUN2 ..")
+@click.option("--id", metavar="COLUMN", help="Column of ids.")
+@click.option("--score", metavar="COLUMN", help="Column that says what is right.")
+@click.option("--labels", type=int, help="Cases of the gate. Default: as many as were run.")
+@click.option("--steps", type=int, default=20, help="Answers of the gate. Default: 20.")
+@click.option("--confidence", default="90", help="How sure all keeps are together. Default: 90.")
+@json_option
+def noise(
+    *,
+    runs: tuple[Path, ...],
+    id: str | None,  # noqa: A002
+    score: str | None,
+    labels: int | None,
+    steps: int,
+    confidence: str,
+    as_json: bool,
+) -> None:
+    """How much of a score is luck: one unchanged system, run twice or more.
+
+    Result files as those of meter gate, with right and wrong cases. Run visible cases, never
+    hidden ones: which of them flip would be one more answer.
+
+    \b
+    Example:
+      meter lab noise monday.json tuesday.json --labels 300
+    """
+    from easeml_meter.client.results import Form, read_results
+    from easeml_meter.report.gains import noise_json, noise_lines
+
+    if len(runs) < 2:
+        raise invalid("runs", len(runs), "two files or more, of one system that did not change")
+    form = Form(id=id, score=score)
+    read = [read_results(path, form, f"run {n}").cases for n, path in enumerate(runs, 1)]
+    for number, cases in enumerate(read[1:], 2):
+        if apart := len(read[0].keys() ^ cases.keys()):
+            raise InvalidInput(f"runs 1 and {number}: {apart:,} cases are in one of them alone")
+    found = count_flips([[cases[case] for case in read[0]] for cases in read])
+    delta, size = as_written(read_confidence(confidence)), found.cases if labels is None else labels
+    reaches(size, delta, steps)  # so few cases may show nothing
+    if as_json:
+        echo_json(noise_json(found, size, steps, delta))
+    else:
+        click.echo("\n".join(noise_lines(found, size, steps, delta)))
