@@ -113,3 +113,29 @@ def test_a_job_lets_a_model_through_or_not(mails: Path) -> None:
     assert (mails / "summary.md").read_text(encoding="utf-8").count("### Overfitting meter") == 3
     with contextlib.closing(Meter.open(mails / "mail")) as meter:
         assert len(meter.status().signals) == 2
+
+
+def test_a_coding_agent_keeps_what_the_gate_keeps(tmp_path: Path) -> None:
+    """Each try sets how many of 100 cases are right; the suite of the checkout scores them."""
+    checkout, private = tmp_path / "checkout", tmp_path / "private"
+    for folder in (checkout, private):
+        folder.mkdir()
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    (checkout / "right").write_text("50\n")
+    for command in (("init", "--quiet"), ("add", "-A"), ("commit", "--quiet", "-m", "start")):
+        assert run(checkout, *git, *command)[0] == 0
+    (private / "score.sh").write_text(
+        'echo id,score; for n in $(seq 100); do echo "$n,$((n <= $(cat right)))"; done\n'
+    )
+    (tmp_path / "tries").write_text("52\n50\n70\n69\n100\n90\n")
+    agent = "head -n 1 ../tries > right; sed -i 1d ../tries"
+    names = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
+    identity = {f"GIT_{name}": "a@b" for name in names}
+    given = {"AGENT": agent, "SCORE": "sh ../private/score.sh", **identity}
+    code, out = run(checkout, "sh", EXAMPLES / "agent_gate.sh", "5", **given)
+    assert code == 0, out
+    answers = [line.split()[0] for line in out.splitlines() if line[:4] in ("keep", "disc")]
+    assert answers == ["discard", "keep", "discard", "keep"]
+    assert (checkout / "right").read_text() == "100\n"
+    log = run(checkout, "git", "log", "--format=%s")[1].split("\n")
+    assert log[:-1] == ["try 5", "try 3", "start"]

@@ -15,7 +15,7 @@ from inspect_ai.model import ModelOutput
 from inspect_ai.scorer import includes, pattern
 from inspect_ai.solver import Solver, solver
 
-from easeml_meter import Meter, MeterSpec
+from easeml_meter import Gate, Meter, MeterSpec
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.inspect import as_loss
 from easeml_meter.integrations.reading import read_both
@@ -104,7 +104,13 @@ def main(folder: Path) -> None:
         bands[kind] = meter.submit_any(read(meter, hidden, visible), model=kind).band
     assert bands == {"honest": 1, "memorised": 2}, bands
 
+    gate = Gate(folder / "gate.jsonl", looks=20)
+    older = run(folder, HIDDEN, "memorised", log_samples=False)
     failing = run(folder, HIDDEN, "failing", log_samples=False, fail_on_error=False)
+    kept = gate.ask(older, failing, name="failing")
+    assert kept.answer == "keep"
+    assert gate.ask(failing, run(folder, HIDDEN, "honest"), name="honest").answer == "discard"
+
     honest = run(folder, VISIBLE, "honest", log_samples=False)
     signal = meter.submit_any(read(meter, failing, honest), model="failing")
     assert signal.band == 1, "samples that failed must count as wrong, as they do for the honest"
@@ -133,4 +139,4 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         main(Path(name))
-    print("Inspect: scores and completions got answers; samples that failed counted")
+    print("Inspect: scores, completions and a gate got answers; samples that failed counted")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from easeml_meter import Meter, MeterSpec
+from easeml_meter import Gate, Meter, MeterSpec
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.lm_eval import read
 from easeml_meter.integrations.reading import read_both
@@ -82,6 +82,14 @@ def main(folder: Path) -> None:
     logs = samples(folder, "out", "hidden"), samples(folder, "out", "dev")
     assert meter.submit_any(read_both("lm-eval", *logs, spec), model="dummy").band == 1
 
+    gate = Gate(folder / "gate.jsonl", looks=20)
+    harness(folder, "again", "hidden")
+    again = samples(folder, "again", "hidden")
+    assert gate.ask(logs[0], again, name="again").answer == "discard"
+    better = [json.loads(line) | {"acc": 1.0} for line in again.read_text().splitlines()]
+    again.write_text("".join(json.dumps(line) + "\n" for line in better))
+    assert gate.ask(logs[0], again, name="better").answer == "keep"
+
     filters = samples(folder, "out", "filters")
     assert "several filters" in refusal(filters, spec.replace(metric="exact_match"))
     assert len(read(filters, spec.replace(metric="exact_match,loose")).ids) == 60
@@ -95,4 +103,6 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as name:
         main(Path(name))
-    print("lm-eval: scores got an answer; filters, limits and predictions alone were refused")
+    print(
+        "lm-eval: scores and a gate got answers; filters, limits and predictions alone were refused"
+    )
