@@ -91,8 +91,8 @@ class Tools:
         last = [_line(signal) for signal in view.signals[-_LAST:]]
         return {
             **{name: told[name] for name in shown},
-            "inputs": spec.inputs,
-            "loss": spec.loss,
+            "inputs": spec.meter.sample.inputs,
+            "loss": spec.meter.sample.loss,
             "answers": len(view.signals),
             "last": last,
         }

@@ -44,7 +44,7 @@ def read(path: Path, spec: MeterSpec) -> Reading:
     """
     log = open_log(path)
     ids = _ids(log)
-    return _scores(log, ids, spec) if spec.takes_scores else _completions(log, ids)
+    return _scores(log, ids, spec) if spec.meter.sample.takes_scores else _completions(log, ids)
 
 
 def open_log(path: Path) -> Log:

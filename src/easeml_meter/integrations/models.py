@@ -82,9 +82,9 @@ def submit(
         InvalidInput: the model is of no known kind, does not fit, or its forms agree on a smaller
             share of the validation rows than `least_agreement`. Nothing was charged.
     """
-    known = _known(model, classes or meter.spec.classes, meter.spec.loss)
-    if classes is not None and tuple(classes) != meter.spec.classes:
-        needed = f"those of the meter, in its order: {some(meter.spec.classes or ())}"
+    known = _known(model, classes or meter.spec.meter.sample.classes, meter.spec.meter.sample.loss)
+    if classes is not None and tuple(classes) != meter.spec.meter.sample.classes:
+        needed = f"those of the meter, in its order: {some(meter.spec.meter.sample.classes or ())}"
         raise invalid("classes", some(classes), needed)
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         given, path = meter._copy_validation(Path(folder))
@@ -95,9 +95,9 @@ def submit(
         needed = f"all columns in their order: {some(rows.column_names)}"
         raise invalid("inputs", some(inputs), needed)
     form = form or ("function" if isinstance(meter, Meter) else "onnx")
-    submitted, predict = _formed(form, known, rows, meter.spec.loss)
+    submitted, predict = _formed(form, known, rows, meter.spec.meter.sample.loss)
     if form != "function":
-        agreement = _compare(form, known.estimator, predict, rows, meter.spec.loss)
+        agreement = _compare(form, known.estimator, predict, rows, meter.spec.meter.sample.loss)
         show(agreement)
         if agreement.same < least_agreement * agreement.rows:
             needed = f"agreement on at least {least_agreement:.4g} of the rows"

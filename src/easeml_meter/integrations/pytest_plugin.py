@@ -103,7 +103,7 @@ class Asked:
             self._properties.append((f"meter.{name}", getattr(signal, name)))
         self._properties.append(("meter.answer", signal.name))
         # A meter that answers pass or fail is a gate by itself.
-        gate = limits or (None if not signal.spec.verdict else Gate())
+        gate = limits or (None if not signal.spec.meter.question.verdict else Gate())
         if gate is not None:
             verdict = gate.judge(signal)
             if not verdict.passed:

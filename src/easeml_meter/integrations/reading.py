@@ -73,10 +73,10 @@ def _source(name: str, read: Any, path: Path, spec: MeterSpec) -> Held:
     if not isinstance(source, Held):
         raise TypeError("a table in memory is held there")
     source = replace(source, title=str(named(path)))
-    if spec.takes_scores:
+    if spec.meter.sample.takes_scores:
         Predictions.open(
             source,
-            expected=Expected(len(found.ids), parse_loss(spec.loss)),
+            expected=Expected(len(found.ids), parse_loss(spec.meter.sample.loss)),
             matching=RowMatching(in_order=True),
         )
     return source
@@ -129,16 +129,17 @@ def needed_metric(spec: MeterSpec, known: str) -> str:
     Raises:
         InvalidInput: the meter takes no scores, or names no metric.
     """
-    if not spec.takes_scores:
-        raise InvalidInput(f'scores given, and the loss of this meter is "{spec.loss}"')
-    if not spec.metric:
+    sample = spec.meter.sample
+    if not sample.takes_scores:
+        raise InvalidInput(f'scores given, and the loss of this meter is "{sample.loss}"')
+    if not sample.metric:
         raise InvalidInput(f"several metrics may be in it, and meter.toml names none: {known}")
-    return spec.metric
+    return sample.metric
 
 
 def lowest(spec: MeterSpec) -> float:
     """Return the score of an example that failed: left out, it would raise the mean."""
-    low, _ = parse_loss(spec.loss).span or (0.0, 1.0)
+    low, _ = parse_loss(spec.meter.sample.loss).span or (0.0, 1.0)
     return low
 
 

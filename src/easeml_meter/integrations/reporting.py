@@ -54,7 +54,7 @@ def metrics_of(signal: Signal) -> dict[str, float]:
     """Return what a tracker draws; what the answer does not tell is absent."""
     told = {
         # A band of drawn edges has no number that means anything.
-        "band": None if signal.spec.drawn is not None else signal.band,
+        "band": None if signal.spec.meter.question.draws is not None else signal.band,
         "validation_loss": signal.validation_loss,
         "true_loss_at_most": signal.true_loss_at_most,
         "steps_left": signal.steps_left,

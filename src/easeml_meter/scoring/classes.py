@@ -30,8 +30,8 @@ def classes_in_force(spec: MeterSpec, validation: ValidationSet | None) -> Class
 
     It never comes from test labels: a list that follows them would tell which ones occur.
     """
-    if spec.classes:
-        return Classes.of(spec.classes)
+    if spec.meter.sample.classes:
+        return Classes.of(spec.meter.sample.classes)
     found = validation and validation.settings["classes"]
     return Classes.of(found, declared=False) if found else None
 

@@ -88,7 +88,7 @@ class Judged(Loss):
 
 def hidden_loss(loss: Loss, spec: MeterSpec) -> Loss:
     """Return the loss on the test set, which a judge makes another one than on visible rows."""
-    return Judged() if spec.judged else loss
+    return Judged() if spec.meter.sample.estimated else loss
 
 
 def read_pairs(column: Any, classes: Classes) -> NDArray[Any]:

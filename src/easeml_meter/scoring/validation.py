@@ -18,7 +18,6 @@ from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, Score, score
 from easeml_meter.spec import MeterSpec
-from easeml_meter.spec.strata import stratum_weights
 from easeml_meter.tables.groups import Clusters, StrataNamed
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.source import Given, TableLimits, about, excerpt
@@ -140,9 +139,8 @@ class Validation:
 
 def strata_of(spec: MeterSpec) -> StrataNamed | None:
     """Return the strata of a meter, if it has any."""
-    if not spec.stratified:
-        return None
-    return StrataNamed(spec.stratum, tuple(map(str, spec.strata)), stratum_weights(spec))
+    parts = spec.meter.sample.parts
+    return None if parts is None else StrataNamed(parts.column, parts.names, parts.weights)
 
 
 def open_labels(

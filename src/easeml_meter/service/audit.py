@@ -146,7 +146,7 @@ def _wrong_draws(
     state: MeterState, entered: dict[Told, Entry], links: Sequence[AuditLink]
 ) -> Iterator[str]:
     """Draw the edges of released test sets again, with the secret that was fixed beforehand."""
-    apart = state.spec.drawn
+    apart = state.spec.meter.question.draws
     committed: dict[int, str] = {}
     for link in links if apart is not None else ():
         if link.event == Event.TEST_SET_ADDED:

@@ -425,7 +425,7 @@ def _is_over(space: Workspace, state: MeterState, test_set: TestSet) -> bool:
     if test_set.phase is Phase.ARCHIVED:
         return True
     # The next rows join those of a window, or of a set that is topped up, also after its release.
-    joined = state.spec.window is not None or state.spec.top_up is not None
+    joined = state.spec.meter.renewal.joined
     plain = f"{released_folder(test_set.number)}/{TEST_SET}"
     return test_set.phase is Phase.RELEASED and not joined and space.files.exists(plain)
 

@@ -126,11 +126,9 @@ def _windows_before(
     books: Books, state: MeterState, test_set: TestSet, tenant: int
 ) -> list[tuple[TestSet, list[Entry]]]:
     """Return the windows that share batches or a delta with this one, with what they told."""
-    window, number = state.spec.window, test_set.number
-    if window is None:
-        return []
-    first = number - max(window, state.spec.steps)
-    shown = (each for each in state.generations if first < each.number < number)
+    meter, number = state.spec.meter, test_set.number
+    first = meter.renewal.first_sharing(meter.budget, number)
+    shown = (each for each in state.generations if first <= each.number < number)
     return [(each, books.entries.all(each.meter, each.number, tenant)) for each in shown]
 
 
@@ -166,7 +164,7 @@ def reconcile(
     """
     if state.tenants > 1:
         _complete_handovers(space, books, test_set)
-    if state.spec.promotes:
+    if state.spec.meter.question.promotes:
         _complete_promotions(space, books, test_set)
     histories = histories_of(books, state, test_set, store=True)
     # Where all answers were given, these alone keep older books from more; the chain is long.
@@ -262,7 +260,7 @@ def complete_retirement(
 
 def catch_up(space: Workspace, state: MeterState, test_set: TestSet) -> None:
     """Complete books that lack a promotion before a model is compared with the one before."""
-    if not state.spec.promotes:
+    if not state.spec.meter.question.promotes:
         return
     told = space.journal(test_set).promotions()
     with space.reading() as books:

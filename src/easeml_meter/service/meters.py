@@ -33,14 +33,14 @@ def check_meter(
     MeterSpec.from_mapping(spec.to_mapping())  # no meter is made with what is no setting
     check_new_strata(spec)
     loss = allowed_loss(spec, allowed_losses)
-    if spec.classes:  # two may be one, as 1 and "1" are
-        loss.within(Classes.of(spec.classes).values)
+    if spec.meter.sample.classes:  # two may be one, as 1 and "1" are
+        loss.within(Classes.of(spec.meter.sample.classes).values)
     check_planned(spec)
 
 
 def classes_open(spec: MeterSpec) -> bool:
     """Whether the validation set will say which classes there are, and so has to come first."""
-    return not spec.classes and parse_loss(spec.loss).output in OF_CLASSES
+    return not spec.meter.sample.classes and parse_loss(spec.meter.sample.loss).output in OF_CLASSES
 
 
 @dataclass(frozen=True)

@@ -298,8 +298,8 @@ class Workspace:
 def allowed_loss(spec: MeterSpec, allowed: frozenset[str] | None) -> Loss:
     """Return the loss of a meter; a function must be among those allowed, unless all are."""
     if allowed is not None:
-        check_allowed(spec.loss, allowed)
-    return parse_loss(spec.loss)
+        check_allowed(spec.meter.sample.loss, allowed)
+    return parse_loss(spec.meter.sample.loss)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def add_seat(_actor: Actor, space: Workspace, user: str, role: Role, tenant: int
         books.users.get(user)
         meter = books.meters.get(space.meter)
         spec = MeterSpec.from_mapping(meter.settings)
-        count = 1 if spec.handover else max(1, len(spec.tenants))
+        count = spec.meter.budget.apart
         if role is Role.LABELER:
             tenant = 0
         elif not 1 <= (tenant := tenant or 1) <= count:
@@ -91,7 +91,7 @@ def _check_knowledge(books: Books, state: MeterState, user: str, role: Role, tea
             )
         if state.last_sharing(test_set) < state.generations[-1].number:
             continue
-        hidden = state.spec.inputs == "hidden" and role is Role.DEVELOPER
+        hidden = state.spec.meter.sample.inputs == "hidden" and role is Role.DEVELOPER
         if hidden and sat(Role.RUNNER, Event.TEST_SET_ADDED, number):
             raise MeterError(
                 f"role: developer given, this user was a runner with the hidden inputs of test set "

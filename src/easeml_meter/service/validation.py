@@ -150,21 +150,22 @@ def _same(before: ValidationSet, given: ValidationSet) -> bool:
 def _cluster(state: MeterState, cluster: str | None, others: tuple[str | None, ...]) -> str | None:
     """Return the column of clusters, if rows are in some; refuse one that is used already."""
     cluster = cluster or (state.validation.cluster if state.validation else None)
-    check_clusters(cluster, clusters=state.spec.clusters)
+    check_clusters(cluster, clusters=state.spec.meter.sample.grouped)
     needed = "it must be neither the label nor the id column"
     if cluster is not None and cluster in others:
         raise invalid("cluster column", cluster, needed)
-    if state.spec.stratified and state.spec.stratum in others:
-        raise invalid("stratum column", state.spec.stratum, needed)
+    parts = state.spec.meter.sample.parts
+    if parts is not None and parts.column in others:
+        raise invalid("stratum column", parts.column, needed)
     return cluster
 
 
 def _check_counted(state: MeterState, table: Validation) -> None:
     """Refuse a set that has nothing of what the loss is counted of."""
     if counted_in(table.loss, table.classes, table.labels(), secret=False) == 0:
-        corpus = state.spec.corpus
-        what = corpus.counted(state.spec.classes) if corpus else "rows"
-        raise InvalidInput(f"no {what}: the loss {state.spec.loss} is counted of them")
+        sample = state.spec.meter.sample
+        what = "rows" if sample.measured.score is None else sample.unit
+        raise InvalidInput(f"no {what}: the loss {sample.loss} is counted of them")
 
 
 def _check_fits(space: Workspace, state: MeterState, table: Validation) -> None:
@@ -175,7 +176,11 @@ def _check_fits(space: Workspace, state: MeterState, table: Validation) -> None:
     rows were read.
     """
     spec, test_set = state.spec, state.current
-    if test_set.phase is not Phase.ACTIVE or table.classes is None or not spec.seals_labels:
+    if (
+        test_set.phase is not Phase.ACTIVE
+        or table.classes is None
+        or not spec.meter.sample.seals_labels
+    ):
         return
     with open_sealed(space, test_set) as sealed:
         kind = sealed.schema.field(sealed.manifest.label.name).type
@@ -192,11 +197,12 @@ def _named(state: MeterState, label: str | None, id_column: str | None) -> tuple
     before = state.validation
     if id_column is None and before is not None:
         id_column = before.id_column
-    if state.spec.takes_scores:
+    sample = state.spec.meter.sample
+    if sample.takes_scores:
         if not id_column:
             raise invalid("id", "no column", "scores are joined by ids: name their column (--id)")
         if label not in (None, id_column):
-            needed = f"none: the loss {state.spec.loss} reads no labels, leave out --label"
+            needed = f"none: the loss {sample.loss} reads no labels, leave out --label"
             raise invalid("label", label, needed)
         return id_column, id_column  # no label is read; some column has to stand in its place
     label = label or (before.label if before else None)

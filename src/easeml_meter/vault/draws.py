@@ -27,7 +27,7 @@ class Draws:
 
     _secret: bytes = field(repr=False)
 
-    def first_edge(self, entry: Entry, apart: float) -> Fraction:
+    def first_edge(self, entry: Entry, apart: float | Fraction) -> Fraction:
         """Return where the bands of an answer begin, from 0 up to `apart`."""
         return self.place(entry) * as_written(apart) / DRAWS
 

@@ -166,7 +166,7 @@ def answer(
     """
     submission = submission_of(actor, submitted, model, **said)
     advice = Advice.read(actor, space, submission, conditions)
-    while advice.state.spec.on_demand and settle(space):
+    while advice.state.spec.meter.sample.orders_labels and settle(space):
         advice = Advice.read(actor, space, submission, conditions)
     state, test_set, draft = advice.state, advice.test_set, advice.draft
     catch_up(space, state, test_set)
@@ -342,7 +342,7 @@ def _drafted(
     tenant = state.tenant(draft.entry.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"team {tenant}: not yours")
-    if submission.baseline and not state.spec.compares:
+    if submission.baseline and not state.spec.meter.compares:
         raise invalid("baseline", submission.model, "no such flag: this meter compares no models")
     return draft
 
@@ -372,7 +372,7 @@ def draft_of(submission: Submission, test_set: TestSet, validation: ValidationSe
 
 def _open(draft: Draft, submission: Submission, measured: Measured) -> tuple[Attempt, Draft]:
     # Nobody can check a score against a label: a developer could make one up.
-    if measured.spec.takes_scores and not submission.reports_scores:
+    if measured.spec.meter.sample.takes_scores and not submission.reports_scores:
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
     submitted = submission.submitted
     if isinstance(submitted, PredictionFiles) and known_by_name(
@@ -391,7 +391,7 @@ def _name(space: Workspace, spec: MeterSpec, digest: str) -> str:
     Scores are made of labels, and developers read the chain: of a few hundred scores, mostly right,
     the plain digest would give away which are wrong to whoever tries the likely ones.
     """
-    if not spec.takes_scores:
+    if not spec.meter.sample.takes_scores:
         return digest
     key = fingerprint_key(space.identity)
     return hmac.new(key, b"scores " + digest.encode(), "sha256").hexdigest()
@@ -404,7 +404,7 @@ def _measure(decisions: Decisions, attempt: Attempt, draft: Draft, measured: Mea
     decisions.check_baseline(draft)
     if not reached:
         decisions.check_telling(draft.entry.tenant)
-    on_demand = measured.spec.on_demand
+    on_demand = measured.spec.meter.sample.orders_labels
     if on_demand:
         check_free(measured.space, measured.generation, draft)
     content = attempt.content()
@@ -436,7 +436,7 @@ def _losses(attempt: Attempt, measured: Measured, old: Entry | None) -> Losses:
 
     The first one, which others will be compared with, is not measured on the hidden rows.
     """
-    if not measured.spec.compares:
+    if not measured.spec.meter.compares:
         return attempt.measure(measured)
     if old is None:
         return Losses(attempt.validation_loss(measured), None)

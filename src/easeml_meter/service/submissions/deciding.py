@@ -148,7 +148,7 @@ class Standing:
 
     def spent(self) -> Spent:
         """Return the refusal of a submission for which no answer is left."""
-        if self.state.spec.window is not None:
+        if self.state.spec.meter.renewal.rolls:
             return Spent(
                 f"window {self.test_set.number} has given its answers: the next one begins with a "
                 f"batch of {self.state.plan.labels:,} labels"
@@ -161,7 +161,7 @@ class Standing:
             )
         return Spent(
             f"test set {self.test_set.number} has no answer left for this team: a fresh one of "
-            f"{self.state.plan.labels:,} {self.state.spec.unit} is needed"
+            f"{self.state.plan.labels:,} {self.state.spec.meter.sample.handed_in} is needed"
         )
 
 
@@ -191,7 +191,7 @@ class Decisions(Standing):
         entry = draft.entry
         paced = {entry.token} if draft.pace is not None else set()
         old = before = None
-        if state.spec.compares:
+        if state.spec.meter.compares:
             old = old_model(books, state, test_set, entry.tenant)
             before = old or _before(books, state, test_set, entry.tenant)
         return cls(
@@ -229,7 +229,7 @@ class Decisions(Standing):
         if draft.baseline and self.old is not None:
             raise WrongPhase(f"{line} a model to compare with: submit without --baseline")
         known = draft.baseline or (self.before and self.before.model == draft.entry.model)
-        if self.state.spec.compares and not known and self.old is None:
+        if self.state.spec.meter.compares and not known and self.old is None:
             # The name of the last one is not told: it is an answer, which not all senders see.
             first = (
                 "submit the deployed one first, by the name it was kept under or with --baseline"
@@ -257,7 +257,7 @@ class Decisions(Standing):
         account = self.check_budget(entry, reached=losses.of_model)
         self.check_pace(draft)
         self.check_baseline(draft)
-        compares = self.state.spec.compares
+        compares = self.state.spec.meter.compares
         if compares and account.state.based and losses.test is None and not draft.old:
             # No label was touched for a model that others were to be compared with.
             raise MeterError("another model came first, to compare this one with: submit it again")
@@ -276,7 +276,11 @@ class Decisions(Standing):
                 losses.test.mean,
                 losses.against,
             )
-        elif losses.validation is not None and ledger.spec.on_demand and losses.against is not None:
+        elif (
+            losses.validation is not None
+            and ledger.spec.meter.sample.orders_labels
+            and losses.against is not None
+        ):
             # Nobody knows the test loss, and no question that waits for labels reads it.
             state, against = account.state, losses.against
             answer = rules.answer(state, losses.validation, Fraction(0), against=against)
@@ -321,7 +325,11 @@ def _unread(rules: Rules, state: State, losses: Losses) -> int:
 
 def too_few(ledger: Ledger, test: Score | None) -> bool:
     """Whether a model predicts too few positives for what its score was planned with."""
-    return test is not None and ledger.spec.may_be_too_few and test.counted < ledger.labels
+    return (
+        test is not None
+        and ledger.spec.meter.sample.measured.unsized
+        and test.counted < ledger.labels
+    )
 
 
 def validation_in_force(state: MeterState) -> ValidationSet:
@@ -333,7 +341,7 @@ def validation_in_force(state: MeterState) -> ValidationSet:
 
 def tenants_held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:
     """Return the tenants with a model that runs on hidden rows, for which an answer is left."""
-    if not state.spec.models:
+    if not state.spec.meter.sample.models:
         return frozenset()
     return frozenset(
         ticket.tenant
@@ -352,7 +360,7 @@ def old_model(books: Books, state: MeterState, test_set: TestSet, tenant: int) -
     """Return the submission that a tenant's next one is compared with; None: there is none yet."""
     place = (test_set.meter, test_set.number, tenant)
     step = 1
-    if state.spec.ladder:
+    if not state.spec.meter.question.promotes:
         step = books.entries.last(*place, _PASSED) or 1
     else:
         own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
@@ -380,15 +388,15 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
     """
     with space.writing() as books:
         state = space.state(books)
-        if not state.spec.compares:
+        if not state.spec.meter.compares:
             raise invalid("promote", model, "this meter compares no models: ask for n - o")
-        if state.spec.ladder:
+        if not state.spec.meter.question.promotes:
             raise invalid("promote", model, "a ladder goes on from the last model that passed")
         test_set, tenant = state.active(), state.tenant(actor.acting_for)
         histories, unjournaled = reconcile(space, books, state, test_set)
         known = books.entries.of_models(test_set.meter, test_set.number, tenant, model)
         # Where nothing can pass, n - o is only read, and its reader decides.
-        judged = state.spec.condition is not None
+        judged = state.spec.meter.question.verdict
         found = [each for each in known if each.answer == _PASSED or not judged]
         if not found:
             needed = "a model that has passed" if judged else "a model that was answered"

@@ -159,7 +159,7 @@ class PredictionFiles(Submitted):
             ids=ids,
             matching=self.matching,
         )
-        if on.spec.curve:
+        if on.spec.meter.sample.measured.curve:
             check_same_width(found, visible)
         if ids is None and sees_inputs and not self.matching.in_order:
             check_order(found, "the test set", on.sealed.inputs, on.sealed)
@@ -173,7 +173,7 @@ class PredictionFiles(Submitted):
         """
         at_server = space.meter is not None
         in_memory = of_memory(self.test.name) and of_memory(self.validation.name)
-        return in_memory or not at_server or spec.inputs == "public"
+        return in_memory or not at_server or spec.meter.sample.inputs == "public"
 
     def same_bytes(self) -> str:
         """Return the digest of both files, and of how their rows are matched."""
@@ -484,7 +484,7 @@ NOTHING = archive.pack({"test": File(b""), "validation": File(b"")})
 def made_of_hidden(space: Workspace, spec: MeterSpec, *, sees_inputs: bool) -> bool:
     """Whether somebody's predictions are made of hidden inputs or labels, at a server."""
     return space.meter is not None and (
-        spec.takes_scores or (sees_inputs and spec.inputs != "public")
+        spec.meter.sample.takes_scores or (sees_inputs and spec.meter.sample.inputs != "public")
     )
 
 
@@ -552,13 +552,14 @@ def check_models(spec: MeterSpec, *, onnx: bool, sent: bool = False) -> None:
     A model is run on the hidden inputs, which its developers must not see otherwise. Of what was
     `sent` to a server, the pages in memory of files that all commands share would tell the next.
     """
-    if not spec.models:
+    sample = spec.meter.sample
+    if not sample.models:
         needed = "this meter takes predictions only: it was planned without models = true"
         raise invalid("submission", "a model", needed)
-    if spec.models == "onnx" and not onnx:
+    if sample.models == "onnx" and not onnx:
         needed = 'an ONNX file: this meter was planned with models = "onnx" in meter.toml'
         raise invalid("submission", "another model", needed)
-    if sent and not onnx and spec.inputs == "hidden" and not spec.commands_may_carry_inputs_out:
+    if sent and not onnx and not (sample.public or sample.commands_may_carry_inputs_out):
         needed = "an ONNX file: the inputs of this meter are hidden, and a command could carry them"
         allowed = "out (a meter may allow it: commands_may_carry_inputs_out = true)"
         raise invalid("submission", "a command", f"{needed} {allowed}")

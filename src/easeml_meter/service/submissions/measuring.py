@@ -195,7 +195,7 @@ class Measured(Closing):
     @cached_property
     def visible_clusters(self) -> Clusters | None:
         """The clusters of the validation set, where one example is a cluster, or its strata."""
-        if not (self.spec.clusters or self.spec.stratified):
+        if not (self.spec.meter.sample.grouped or self.spec.meter.sample.parts is not None):
             return None
         with self.open_validation() as table:
             return table.clusters()
@@ -206,7 +206,7 @@ class Measured(Closing):
         strata = strata_of(self.spec)
         if strata is not None:
             return strata.of(self.sealed.batches([strata.column]))
-        return self.sealed.clusters() if self.spec.clusters else None
+        return self.sealed.clusters() if self.spec.meter.sample.grouped else None
 
     @cached_property
     def visible_labels(self) -> list[Any] | None:
@@ -247,7 +247,7 @@ class Measured(Closing):
 
     def first_edge(self, entry: Entry) -> Fraction | None:
         """Draw where the bands of an answer begin; None if the edges of this meter are fixed."""
-        apart = self.spec.drawn
+        apart = self.spec.meter.question.draws
         return None if apart is None else self.sealed.draws.first_edge(entry, apart)
 
     @property
@@ -471,7 +471,7 @@ def with_curve(kept: Kept, visible: Score | None) -> Kept:
 
 def room_of_curve(spec: MeterSpec, validation: ValidationSet) -> int:
     """Return how many bytes `with_curve` adds at most."""
-    return 8 * validation.rows + _AROUND if spec.curve else 0
+    return 8 * validation.rows + _AROUND if spec.meter.sample.measured.curve else 0
 
 
 def split_curve(corpus: Corpus, content: bytes) -> tuple[bytes, Score]:

@@ -239,7 +239,7 @@ def compared_on_demand(on: Measured, draft: Draft, new: Content, old: Content) -
         before = orders_of(books, test_set)
     _refuse_waiting(space, before, draft)  # one may have come since we looked last
     known = KnownLabels.read(space, before)
-    rows = needed(new, old, known.places, on.spec.quota(new.rows))
+    rows = needed(new, old, known.places, on.spec.meter.quota(new.rows))
     packed = _packed(draft, rows, _ids(on, rows)) if rows else b""
     waited = [read_pending(space, each).draft for each in before]
     with space.writing() as books:

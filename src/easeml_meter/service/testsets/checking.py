@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet, ValidationSet
 from easeml_meter.core.questions.planning import following, follows, promise_of
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
-from easeml_meter.promise.numbers.rounding import as_written, at_most
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.corpora import counted_in
 from easeml_meter.scoring.judged import hidden_loss, judged_in
@@ -77,7 +75,8 @@ class Asked:
     ) -> Asked:
         """Return what a server asks for; no function that the server names is imported."""
         # MODULE:FUNCTION would be code of the server's choosing on the labeler's machine.
-        loss = None if spec.own_loss else hidden_loss(parse_loss(spec.loss), spec)
+        sample = spec.meter.sample
+        loss = None if sample.measured.own else hidden_loss(parse_loss(sample.loss), spec)
         classes = classes_in_force(spec, latest)
         return cls.of(request, spec, classes, loss)
 
@@ -90,11 +89,11 @@ class Asked:
             request,
             classes,
             loss,
-            text_labels=names_as_labels(spec.loss),
-            exactly=spec.fixes_rows or spec.stratified,
-            clusters=spec.clusters,
-            pool=spec.pool,
-            on_demand=spec.on_demand,
+            text_labels=names_as_labels(spec.meter.sample.loss),
+            exactly=spec.meter.sample.fixes_rows or spec.meter.sample.parts is not None,
+            clusters=spec.meter.sample.grouped,
+            pool=spec.meter.sample.unlabelled or None,
+            on_demand=spec.meter.sample.orders_labels,
             strata=strata_of(spec),
             follows=spec if follows(spec) else None,
         )
@@ -257,7 +256,7 @@ def check_enough(
     made of are withdrawn: together with fresh rows, they would be no fresh draw.
     """
     spec, wanted = state.spec, state.requested()
-    if not spec.fixes_rows:
+    if not spec.meter.sample.fixes_rows:
         return
     with space.reading() as books:
         known = fingerprint in _failed(space, books, wanted)
@@ -274,7 +273,7 @@ def check_enough(
                 "generation": wanted.number,
                 "rows": sealed.rows,
                 "try": this_try(space, books, spec, wanted),
-                "tries": spec.tries,
+                "tries": spec.meter.sample.tries,
                 "digest": fingerprint,
             }
             # Beside the test sets, as journals are: an older database put back forgets no try.
@@ -294,8 +293,10 @@ def check_enough(
             f"exchanged it is no random sample; draw another one, of fresh rows{ways}"
         )
     # How many there are is not said: it is a count of hidden labels.
-    given = f"test set {wanted.number}: {_lacking(state)} (try {used} of {spec.tries})"
-    if used >= spec.tries:
+    sample = spec.meter.sample
+    lacking = sample.lacking(state.plan.size)
+    given = f"test set {wanted.number}: {lacking} (try {used} of {sample.tries})"
+    if used >= sample.tries:
         raise InvalidInput(f"{given}: {_NO_TRY_LEFT}")
     gone = " (its parts were withdrawn)" if parts else ""
     raise InvalidInput(f"{given}: draw another one, of fresh rows{gone}")
@@ -345,35 +346,27 @@ _NO_TRY_LEFT = (
 
 def this_try(space: Workspace, books: Books, spec: MeterSpec, wanted: TestSet) -> int:
     """Return the number of the try that a delivery is."""
-    used = len(_failed(space, books, wanted)) if spec.fixes_rows else 0
-    if spec.fixes_rows and used >= spec.tries:
+    used = len(_failed(space, books, wanted)) if spec.meter.sample.fixes_rows else 0
+    if spec.meter.sample.fixes_rows and used >= spec.meter.sample.tries:
         tried = "once" if used == 1 else f"{used:,} times"
         raise WrongPhase(f"test set {wanted.number} was tried {tried}: {_NO_TRY_LEFT}")
     return used + 1
 
 
 def _is_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> bool:
-    spec, loss = state.spec, space.loss(state.spec)
-    classes = classes_in_force(spec, state.validation)
+    sample, loss = state.spec.meter.sample, space.loss(state.spec)
+    classes = classes_in_force(state.spec, state.validation)
     labels = map(sealed.labels, range(sealed.row_groups))
-    if not spec.judged:
+    if not sample.estimated:
         counted = counted_in(loss, classes, labels)
         return counted is None or counted >= state.plan.size
     judged = judged_in(classes, labels)
-    if (judged.labels, judged.pool) != (spec.rows, spec.pool):
+    if (judged.labels, judged.pool) != (sample.rows, sample.unlabelled):
         raise InvalidInput(
             f"rows: {judged.labels:,} with a label and {judged.pool:,} without one given, "
-            f"{spec.rows:,} and {spec.pool:,} needed"
+            f"{sample.rows:,} and {sample.unlabelled:,} needed"
         )
-    return Fraction(judged.wrong, judged.labels) <= as_written(spec.judge_error or 0.0)
-
-
-def _lacking(state: MeterState) -> str:
-    corpus, spec = state.spec.corpus, state.spec
-    if corpus is None:
-        most = at_most(spec.judge_error or 0.0)
-        return f"the judge errs on more than {most} of the labels"
-    return f"too few {corpus.counted(spec.classes)}, {state.plan.size:,} are needed"
+    return sample.allows(judged.wrong, judged.labels)
 
 
 def _failed(space: Workspace, books: Books, wanted: TestSet) -> set[str]:

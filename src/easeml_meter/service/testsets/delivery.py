@@ -294,7 +294,7 @@ def take_in(
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
     wanted = state.requested()
-    check_clusters(sealed.manifest.cluster_column, clusters=state.spec.clusters)
+    check_clusters(sealed.manifest.cluster_column, clusters=state.spec.meter.sample.grouped)
     sealed = sealed.counted()
     # Parts have no say here: a whole test set is complete by itself.
     request = LabelRequest(wanted, (), (), strata_needed(state.spec, wanted))
@@ -351,12 +351,12 @@ def _begin(
     """Enter a test set whose rows were checked; the oldest batch of the window before is free."""
     space = elsewhere.space
     wanted, manifest, earlier = state.requested(), sealed.manifest, windows.before(state)
-    committed = None if state.spec.drawn is None else sealed.draws.commitment
+    committed = None if state.spec.meter.question.draws is None else sealed.draws.commitment
     with space.reading() as books:
         refuse_claimed(space, books, wanted.meter, fingerprint)
     # Files and notes come before the transaction, so that what the books name is always there. A
     # delivery that is refused under the lock leaves some that the books do not name.
-    rolling = state.spec.window is not None
+    rolling = state.spec.meter.renewal.rolls
     if earlier is not None:
         windows.note_joined(space, state, earlier, fingerprint)
     # Named by its digest, it replaces no other one.
@@ -391,8 +391,8 @@ def _begin(
         details = {"generation": added.number, "rows": manifest.examples, "digest": kept}
         if committed is not None:
             details[DRAWS] = committed
-        if state.spec.tries > 1:
-            details |= {"try": tried, "tries": state.spec.tries}
+        if state.spec.meter.sample.tries > 1:
+            details |= {"try": tried, "tries": state.spec.meter.sample.tries}
         books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
         if earlier is not None and not rolling:
             joined = {"generation": earlier.number, "rows": manifest.batch_rows[-1]}

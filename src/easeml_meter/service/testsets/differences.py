@@ -23,7 +23,7 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.kinds import MODELS, accepted_predictions
 from easeml_meter.service.submissions.measuring import Measured, suffix_of
 from easeml_meter.service.testsets.release import TEST_SET, released_folder, released_session
-from easeml_meter.spec import MeterSpec, is_zero_one
+from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.groups import Clusters, Strata
 
 PAGE = 20
@@ -40,7 +40,7 @@ def comparable(actor: Actor, space: Workspace, number: int) -> list[int]:
         NotFound: there is no such test set, or it was not released yet.
     """
     spec, _, entries = _read(actor, space, number)
-    if spec.on_demand:
+    if spec.meter.sample.orders_labels:
         return []  # most rows have no label
     return [shown_step(spec, entry) for entry in entries if _kept_rows(entry)]
 
@@ -65,10 +65,11 @@ def compare_submissions(
         InvalidInput: a step cannot be compared, or single examples have no loss.
     """
     spec, test_set, entries = _read(actor, space, number)
-    if spec.sized:
-        loss = spec.loss if spec.corpus else "estimated with a judge"
+    sample = spec.meter.sample
+    if not sample.counts_rows:
+        loss = "estimated with a judge" if sample.estimated else sample.loss
         raise invalid("loss", loss, "one of single examples: this one is of the whole test set")
-    if spec.on_demand:
+    if sample.orders_labels:
         raise invalid("labels", "on demand", "most rows of this test set have no label")
     # Only of the actor's own team, also after release: what others predicted stays theirs.
     chosen = [_entry(spec, entries, step) for step in _pair(spec, entries, steps)]
@@ -83,7 +84,7 @@ def compare_submissions(
     change = losses[1] - losses[0]
     got_worse, got_better = np.flatnonzero(change > 0), np.flatnonzero(change < 0)
     places = got_better if better else got_worse
-    if not is_zero_one(spec.loss):  # what changed most comes first
+    if not spec.meter.sample.measured.zero_one:  # what changed most comes first
         places = places[np.argsort(-np.abs(change[places]), kind="stable")]
     shown = places[PAGE * (page - 1) : PAGE * page]
     first, second = (
@@ -97,7 +98,7 @@ def compare_submissions(
         rows=len(change),
         worse=len(got_worse),
         better=len(got_better),
-        zero_one=is_zero_one(spec.loss),
+        zero_one=spec.meter.sample.measured.zero_one,
         page=page,
         pages=max(1, -(-len(places) // PAGE)),
         examples=tuple(_examples(space, test_set, both, losses, [int(row) for row in shown])),

@@ -30,7 +30,7 @@ def inputs_visible(spec: MeterSpec, actor: Actor) -> bool:
 
 def inputs_told(spec: MeterSpec, *, by_role: bool) -> bool:
     """Whether somebody who may see the validation set is told of test inputs, too."""
-    return by_role or spec.inputs == "public"
+    return by_role or spec.meter.sample.inputs == "public"
 
 
 @needs(Permission.SEE_TEST_INPUTS, Permission.SEE_VALIDATION)

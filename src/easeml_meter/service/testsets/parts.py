@@ -166,7 +166,7 @@ def add_labels_from_browser(
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
         # Clusters and strata come all at once, and so do rows with a judge.
-        stratified = space.read_state().spec.stratified
+        stratified = space.read_state().spec.meter.sample.parts is not None
         at_once = stratified or choices.cluster is not None or choices.judge is not None
         some = replace(choices, part=not at_once)
         delivery.seal_labels(actor, space, plain, sealed, some)

@@ -18,7 +18,6 @@ from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import InvalidInput, NotFound, VaultError, WrongPhase
-from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.scoring.score import Score
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import complete_retirement, reconcile, session_of
@@ -199,7 +198,7 @@ def _next_to_release(state: MeterState, number: int | None) -> TestSet:
         raise WrongPhase(f"test set {oldest.number} is spent, too: release it first")
     if state.releasable is None:
         last = state.last_sharing(oldest)
-        if state.spec.top_up is not None:
+        if not state.spec.meter.renewal.rolls:
             raise WrongPhase(
                 f"test set {oldest.number} is a part of test set {last}: release it when test set "
                 f"{last} is spent, too"
@@ -213,7 +212,7 @@ def _next_to_release(state: MeterState, number: int | None) -> TestSet:
 
 def _draws(space: Workspace, spec: MeterSpec, test_set: TestSet) -> dict[str, str]:
     """Return the secret of the drawn edges, so that anybody can draw them again."""
-    if spec.drawn is None:
+    if spec.meter.question.draws is None:
         return {}
     with open_sealed(space, test_set) as sealed:
         return {DRAWS: sealed.draws.published()}
@@ -221,7 +220,7 @@ def _draws(space: Workspace, spec: MeterSpec, test_set: TestSet) -> dict[str, st
 
 def _known(space: Workspace, spec: MeterSpec, test_set: TestSet) -> KnownLabels | None:
     """Return the labels that were asked for, where test sets are sealed without any."""
-    if not spec.on_demand:
+    if not spec.meter.sample.orders_labels:
         return None
     with space.reading() as books:
         orders = orders_of(books, test_set)
@@ -240,7 +239,7 @@ def _export(
             sealed.verify()
             # Verified as a whole first: of a damaged file not even the good rows are published.
             write_table(path, *_labelled(sealed, known))
-        elif spec.judged:
+        elif spec.meter.sample.estimated:
             sealed.verify()
             write_table(path, *apart(sealed.schema, sealed.batches(), sealed.manifest.label.name))
         else:
@@ -363,7 +362,7 @@ def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -
     if not known.cover(*both):
         return None
     against = known.compared(*both)
-    if against is None or against.apart(predictions=True) > as_written(on.spec.disagreement or 1):
+    if against is None or against.apart(predictions=True) > on.spec.meter.question.most_apart:
         return None
     return float(against.value(Variable.CHANGE))
 
@@ -392,7 +391,7 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
 
 def _score_again(on: Measured, entry: Entry) -> Score | None:
     """Measure what was kept of a submission; None if a model cannot be measured any more."""
-    corpus, visible = on.spec.corpus, None
+    corpus, visible = on.spec.meter.sample.measured.score, None
     content, suffix = read_kept(on.space, entry.blob)
     if corpus is not None and corpus.curve:
         content, visible = split_curve(corpus, content)

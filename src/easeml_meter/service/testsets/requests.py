@@ -94,7 +94,8 @@ def as_request(space: Workspace, books: Books, test_set: TestSet) -> LabelReques
 
 def strata_needed(spec: MeterSpec, test_set: TestSet) -> tuple[tuple[str, int], ...]:
     """Return how many rows each stratum of a test set has to have, if it has any."""
-    return tuple(spec.stratum_rows(test_set.labels_needed).items())
+    parts = spec.meter.sample.parts
+    return () if parts is None else tuple(parts.rows(test_set.labels_needed).items())
 
 
 def open_request(space: Workspace, books: Books, number: int) -> TestSet:

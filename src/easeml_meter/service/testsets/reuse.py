@@ -112,16 +112,17 @@ def overlaps(
 def covering(state: MeterState) -> list[TestSet]:
     """Return delivered test sets with all rows that ever were in one.
 
-    Of a rolling test set, windows that follow each other without a shared batch, and the first; one
-    that was topped up has the rows of the one before.
+    From the last one back, those that share no batch, and the first if it has some that no other
+    has.
     """
-    delivered = [each for each in state.generations if each.rows is not None]
-    if state.spec.top_up is not None:
-        topped = {each.number - 1 for each in delivered if state.joins(each)}
-        return [each for each in delivered if each.number not in topped]
-    last = len(delivered) - 1
-    apart = state.spec.window or 1
-    return [each for at, each in enumerate(delivered) if at == 0 or (last - at) % apart == 0]
+    found: list[TestSet] = []
+    known: set[int] = set()
+    for each in reversed([each for each in state.generations if each.rows is not None]):
+        batches = set(state.spec.meter.renewal.batches(each.number))
+        if not batches & known or (each.number == 1 and batches - known):
+            found.append(each)
+            known |= batches
+    return found[::-1]
 
 
 def _with_test_set(space: Workspace, rows: Rows, other: TestSet) -> Shared:

@@ -7,6 +7,7 @@ time; plain labels of batches in use touch no disk.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Batch, TestSet
 from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
+from easeml_meter.promise.meter import Renewal
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import complete_retirement
 from easeml_meter.service.place import RELEASED, Workspace
@@ -86,11 +88,10 @@ def joined(
     earlier, wanted = before(state), state.requested()
     if earlier is None:
         raise ValueError("a batch joins a window")
-    kept = list(batch_rows(state, earlier))
-    if state.spec.window is not None:
-        del kept[0]
-    if state.spec.window is not None:
-        _refuse_released(space, wanted.number, state.spec.window)
+    renewal = state.spec.meter.renewal
+    kept = list(batch_rows(state, earlier))[renewal.leaves(wanted.number) :]
+    if renewal.rolls:
+        _refuse_released(space, wanted.number, renewal)
     with open_sealed(space, earlier) as old, tempfile.TemporaryDirectory() as folder:
         check_alike(old, batch)
         rows = sum(kept) + batch.rows
@@ -110,14 +111,15 @@ def joined(
             yield replace(window, manifest=manifest), whole
 
 
-def _refuse_released(space: Workspace, number: int, window: int) -> None:
+def _refuse_released(space: Workspace, number: int, renewal: Renewal) -> None:
     """Refuse to measure a window on labels that are known: an older database was put back."""
     older = "these books are older than that, put back a newer copy of them"
     if space.files.exists(_file(number)):
         raise WrongPhase(f"batch {number} was released before: {older}")
-    # Window k has batches k to k + window - 1, and all but the last of this one are kept.
-    for other in range(max(1, number - window + 1), number + window - 1):
-        if space.files.names(f"{RELEASED}/{other}"):
+    # Windows that share a batch, but for the one that this window begins with.
+    for other in range(1, renewal.last_sharing(number)):
+        shares = renewal.last_sharing(other) >= number
+        if shares and space.files.names(f"{RELEASED}/{other}"):
             raise WrongPhase(
                 f"window {other} was released before, with batches of window {number}: {older}"
             )
@@ -131,8 +133,9 @@ def batch_rows(state: MeterState, test_set: TestSet) -> tuple[int, ...]:
     manifest, rows = test_set.manifest or {}, test_set.rows or 0
     if manifest.get("batch_rows"):
         return tuple(manifest["batch_rows"])
-    window = state.spec.window or 1
-    return tuple(rows * (each + 1) // window - rows * each // window for each in range(window))
+    batches = len(state.spec.meter.renewal.batches(test_set.number))
+    ends = [rows * each // batches for each in range(batches + 1)]
+    return tuple(end - begin for begin, end in itertools.pairwise(ends))
 
 
 def fresh_batch(space: Workspace, state: MeterState, sealed: SealedTestSet, path: Path) -> None:
@@ -162,7 +165,8 @@ def note_joined(space: Workspace, state: MeterState, earlier: TestSet, fingerpri
         WrongPhase: with other rows, they have answered before: an older database was put back, and
             its rows would answer once more than planned.
     """
-    if state.spec.window == 1:  # the batch that leaves is all of the window before
+    renewal = state.spec.meter.renewal
+    if renewal.last_sharing(earlier.number) == earlier.number:  # all its batches leave
         return
     journal = space.journal(earlier)
     noted = journal.top_ups()
@@ -171,7 +175,7 @@ def note_joined(space: Workspace, state: MeterState, earlier: TestSet, fingerpri
     others = (replace(earlier, fingerprint=each) for each in noted if each not in known)
     if any(space.journal(each).answers() != 0 for each in others):
         before = f"test set {earlier.number} was topped up with other rows"
-        if state.spec.window is not None:
+        if renewal.rolls:
             before = f"window {earlier.number} was followed by one with other rows"
         raise WrongPhase(
             f"{before} before: these books are older than that, deliver those rows or put back a "
@@ -234,7 +238,7 @@ def batch_files(state: MeterState) -> list[str]:
 
 def _released(state: MeterState) -> list[Batch]:
     """A batch leaves when the next window begins, which has the number after that of the batch."""
-    if state.spec.window is None:
+    if not state.spec.meter.renewal.rolls:
         return []
     delivered = [each for each in state.generations if each.rows is not None]
     return [Batch(each.number, batch_rows(state, each)[0]) for each in delivered[:-1]]
