@@ -297,6 +297,6 @@ def test_a_model_that_fails_on_hidden_rows_is_an_alarm() -> None:
 
 def test_no_answers_are_left_where_levels_have_an_end() -> None:
     meter = Meter.loads('question = {ask = "gap", tolerance = 0.1}\nbudget = {steps = 2}')
-    at = ledger.fold(meter, ["0", "1"])
+    at = ledger.fold(meter, ["1", "2"])
     assert (ledger.left(meter, at), ledger.may(meter, at)) == (0, False)
     assert ledger.left(meter, ledger.start(meter)) == 2

@@ -32,8 +32,9 @@ def answer(meter: Meter, at: Snapshot, rows: Measured) -> Answer:
     """The meter's own rule; where it may not be asked, nothing is told."""
     question, level = meter.question, ledger.level(meter, at)
     if isinstance(question, Alarm):
-        return question.answer(at.told, rows, level, ledger.margin(meter, at, rows.shown))
-    return question.answer(at.told, rows, level)
+        g = ledger.margin(meter, at, rows.shown)
+        return "alarm" if g is None else question.answer(at.told, rows, level, g)
+    return meter.asked.answer(at.told, rows, level)
 
 
 def broken(meter: Meter, at: Snapshot, told: Answer, rows: Measured, truth: Truth) -> bool:
@@ -45,10 +46,10 @@ def broken(meter: Meter, at: Snapshot, told: Answer, rows: Measured, truth: Trut
         if not told.isdecimal():
             eps = question.tolerance[0]
             return question.merges and loss < (question.limit or 0) - eps
-        eps = question.tolerance[min(int(told), len(question.tolerance) - 1)]
+        eps = question.tolerance[min(int(told), len(question.tolerance)) - 1]
         return abs(rows.loss - loss) > eps
     if isinstance(question, Alarm):
-        g = ledger.margin(meter, at, rows.shown)
+        g = ledger.margin(meter, at, rows.shown) or Fraction(0)
         return told == "ok" and loss > claim_of(rows.shown, g)
     if isinstance(question, Keep):
         return told == "keep" and gain <= 0

@@ -18,7 +18,7 @@ from easeml_meter.errors import invalid
 from easeml_meter.promise.claims import NotOver
 from easeml_meter.promise.kernel import most_errors
 from easeml_meter.promise.numbers import plain
-from easeml_meter.promise.questions import Asking, Measured, Promise, Shown
+from easeml_meter.promise.questions import Asking, Measured, Promise, Shown, Truth
 from easeml_meter.promise.samples import Loss
 from easeml_meter.promise.schema import Exact, Exacts, Setting
 from easeml_meter.promise.shapes import Answer, Verdict
@@ -58,29 +58,36 @@ class Alarm(Asking, frozen=True, kw_only=True):
         """One claim, which v and g fix."""
         return ((NotOver(),),)
 
-    def margin(self, rows: int, validation_rows: int, alarms: int, level: Fraction) -> Fraction:
-        """Return g in force: after so many alarms, at the level of this answer.
-
-        Raises:
-            InvalidInput: no g makes an honest model ok often enough.
-        """
+    def margin(
+        self, rows: int, validation_rows: int, alarms: int, level: Fraction
+    ) -> Fraction | None:
+        """Return g in force: after so many alarms, at the level of this answer; None: none does."""
         if self.g is not None:
             return self.g[min(alarms, len(self.g) - 1)]
-        found = least_margin(rows, validation_rows, alarms, level, self.expects)
-        if found is None:
-            raise invalid("labels", rows, "too few for an alarm: no accepted gap would do")
-        return found
+        return least_margin(rows, validation_rows, alarms, level, self.expects)
+
+    def answers(self, told: int) -> tuple[Answer, ...]:
+        """List both answers, the more usual one first."""
+        return (OK, ALARM)
 
     def answer(self, told: int, rows: Measured, level: Fraction, g: Fraction) -> Answer:
         """Return ok if the rows reject that the true loss is v + g or more."""
         bar = bar_of(rows.shown, g, level)
         return OK if rows.loss is not None and bar is not None and rows.errors <= bar else ALARM
 
-    def promise(self, told: int, answer: Answer, shown: Shown, g: Fraction) -> tuple[Promise, ...]:
-        """Return what an ok promises."""
-        if answer != OK:
+    def promise(self, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
+        """Return what an ok promises: g is the edge of its answer."""
+        if answer != OK or shown.first_edge is None or shown.validation is None:
             return ()
-        return (Promise("true loss", None, claim_of(shown, g)),)
+        claim = min(Fraction(1), shown.validation + shown.first_edge)
+        return (Promise("true loss", None, claim),)
+
+    def truth(self, rows: Measured, level: Fraction) -> Truth:
+        """Return whether the claim holds of these rows; an alarm claims nothing."""
+        g, loss = rows.shown.first_edge, rows.loss
+        if g is None or loss is None:
+            return Truth()
+        return Truth(passed=loss <= (rows.shown.validation or 0) + g)
 
 
 def claim_of(shown: Shown, g: Fraction) -> Fraction:

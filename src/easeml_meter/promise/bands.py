@@ -52,12 +52,6 @@ def expected_edges(tolerance: Fraction, apart: Fraction) -> Fraction:
     return Fraction(math.ceil(2 * tolerance / apart * DRAWS), DRAWS)
 
 
-def drawn_edges(first: Fraction, apart: Fraction) -> tuple[Fraction, ...]:
-    """Return the edges of an answer whose first one was drawn."""
-    count = math.ceil((1 - first) / apart)
-    return tuple(edge for k in range(count) if 0 < (edge := first + k * apart) < 1)
-
-
-def band_of(edges: Sequence[Fraction], gap: Fraction) -> int:
-    """Return the number of the band of a gap, from 0: the lower edge in, the upper one out."""
-    return bisect_right(edges, gap)
+def band_of(edges: Sequence[Fraction], value: Fraction) -> int:
+    """Return the number of a band, from 1: the lower edge in, the upper one out."""
+    return 1 + bisect_right(edges, value)

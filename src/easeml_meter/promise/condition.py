@@ -7,19 +7,31 @@ clause does at that one level (Lemma T): a false one has a false clause, and mus
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from functools import lru_cache
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
+from easeml_meter.conditions import Clause as Part
 from easeml_meter.conditions import Condition as Clauses
 from easeml_meter.conditions import Difference, Variable, parse_question
 from easeml_meter.errors import invalid
 from easeml_meter.promise.bands import band_of, most_bands
 from easeml_meter.promise.claims import ChangeWithin, Clause, Exceeds, Gains
-from easeml_meter.promise.kernel import bar_better_by, bar_not_worse, least_wins
-from easeml_meter.promise.questions import NO_READING, TOO_FAR, Asking, Measured, Promise, Shown
+from easeml_meter.promise.kernel import bars_of_change, least_wins
+from easeml_meter.promise.questions import (
+    TOO_FAR,
+    Asking,
+    Measured,
+    Promise,
+    Shown,
+    Truth,
+    check_losses,
+    is_band,
+)
 from easeml_meter.promise.samples import Loss
 from easeml_meter.promise.schema import Exact, Setting, exact
-from easeml_meter.promise.shapes import Answer, Flat, Verdict
+from easeml_meter.promise.shapes import Answer, Flat, Verdict, log_of
 
 PASS, FAIL = "pass", "fail"
 
@@ -40,9 +52,6 @@ class Condition(Asking, frozen=True, kw_only=True):
         Literal["kept", "deployed"],
         Setting("which model o is: the deployed one, or the last one that passed"),
     ] = "deployed"
-    test: Annotated[
-        Literal["clauses", "bets"], Setting("how n - o is tested; bets take scores, too")
-    ] = "clauses"
     form: ClassVar[Literal["tolerance", "level"]] = "level"
     verdict: ClassVar[bool] = True
 
@@ -92,51 +101,95 @@ class Condition(Asking, frozen=True, kw_only=True):
                 found.append(Gains(clause.share, margin, most))
         return (tuple(found),)
 
+    def answers(self, told: int) -> tuple[Answer, ...]:
+        """List both answers, the more usual one first."""
+        return (FAIL, PASS)
+
     def answer(self, told: int, rows: Measured, level: Fraction) -> Answer:
         """Pass if the rows reject, at this level, that any clause is false."""
-        read, n = self.clauses, rows.shown.rows
-        disputed = rows.wins + rows.losses
-        limit = self.disagreement
-        if rows.loss is None or (limit is not None and disputed > limit * n):
+        if rows.loss is None:
             return FAIL
-        for clause in read.clauses:
-            count, share = n - rows.errors, clause.share
-            if clause.variable is Variable.CHANGE:
-                count, bar = rows.wins, _bar_of_change(n, disputed, share, level)
-            elif clause.variable is Variable.DISAGREEMENT:
-                count = disputed if clause.above else n - disputed
-                bar = least_wins(n, level, share)
-            else:
-                count = count if clause.above else rows.errors
-                bar = least_wins(n, level, share)
-            if bar is None or count < bar:
-                return FAIL
-        return PASS
+        check_losses(Fraction(0), rows.loss)
+        n = rows.shown.rows
+        bars = self.bars(n, level)
+        if bars.most_apart is not None and rows.apart > bars.most_apart:
+            return FAIL
+        kept = [
+            _reaches(clause, rows, bar)
+            for clause, bar in zip(self.clauses.clauses, bars.clauses, strict=True)
+        ]
+        return PASS if all(kept) else FAIL
 
-    def promise(self, told: int, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
+    def bars(self, rows: int, level: Fraction) -> Bars:
+        """Return what passes, of public numbers alone: before a hidden row is read."""
+        return _bars(self, rows, level)
+
+    def promise(self, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
         """Return the bounds that the clauses of a pass name."""
         if answer != PASS:
             return ()
+        of = {Variable.CHANGE: "true n - o", Variable.DISAGREEMENT: "true disagreement"}
         found = []
-        for clause in self.clauses.clauses:
-            threshold = exact(clause.threshold)
-            low, high = (threshold, None) if clause.above else (None, threshold)
-            if clause.variable is Variable.CHANGE:
-                found.append(Promise("true n - o", low, high))
-            elif clause.variable is Variable.ACCURACY:
-                least = None if high is None else 1 - high
-                most = None if low is None else 1 - low
-                found.append(Promise("true loss", least, most))
+        for variable in Variable:
+            parts = [each for each in self.clauses.clauses if each.variable is variable]
+            low = max((exact(each.threshold) for each in parts if each.above), default=None)
+            high = min((exact(each.threshold) for each in parts if not each.above), default=None)
+            if variable is Variable.ACCURACY:
+                low, high = (None if each is None else 1 - each for each in (high, low))
+            if parts:
+                found.append(Promise(of.get(variable, "true loss"), low, high))  # type: ignore[arg-type]
         return tuple(found)
 
+    def truth(self, rows: Measured, level: Fraction) -> Truth:
+        """Return whether these rows pass."""
+        return Truth(passed=self.answer(0, rows, level) == PASS)
 
-def _bar_of_change(n: int, disputed: int, change: Fraction, level: Fraction) -> int | None:
-    """Return the least wins that show n - o > change, whatever the two disagree on."""
-    if change == 0:
-        return least_wins(disputed, level)
-    if change < 0:
-        return bar_not_worse(n, disputed, -change, level)
-    return bar_better_by(n, disputed, change, level)
+
+class Bars(NamedTuple):
+    """What passes at one level: a bar for each clause, and how far apart two models may be.
+
+    A bar is the least count of rows that speak for the clause, or of n - o the least wins for every
+    number of disputed rows, or the least wins minus losses where a limit is announced. None: no
+    count will do.
+    """
+
+    clauses: tuple[int | tuple[int | None, ...] | None, ...]
+    most_apart: int | None
+
+
+@lru_cache(maxsize=64)
+def _bars(question: Condition, rows: int, level: Fraction) -> Bars:
+    clauses = question.clauses.clauses
+    found: list[int | tuple[int | None, ...] | None] = []
+    apart = None if question.disagreement is None else math.floor(question.disagreement * rows)
+    least = [least_wins(rows, level, each.share) for each in clauses if each.is_limit]
+    limits = [rows - bar for bar in least if bar is not None]
+    if apart is not None:
+        limits.append(apart)
+    for clause in clauses:
+        if clause.variable is not Variable.CHANGE:
+            found.append(least_wins(rows, level, clause.share))
+        elif limits:
+            from easeml_meter.promise.numbers.differences import least_gain
+
+            found.append(least_gain(rows, clause.share, min(limits), log_of(level)))
+        else:
+            found.append(bars_of_change(rows, clause.share, level))
+    return Bars(tuple(found), apart)
+
+
+def _reaches(clause: Part, rows: Measured, bar: int | tuple[int | None, ...] | None) -> bool:
+    """Whether the rows are at the bar of a clause."""
+    n = rows.shown.rows
+    if clause.variable is Variable.CHANGE:
+        wins, losses = (rows.wins, rows.losses) if clause.above else (rows.losses, rows.wins)
+        if isinstance(bar, tuple):
+            least = bar[wins + losses]
+            return least is not None and wins >= least
+        return bar is not None and wins - losses >= bar
+    count = rows.differing if clause.variable is Variable.DISAGREEMENT else n - rows.errors
+    count = count if clause.above else n - count
+    return isinstance(bar, int) and count >= bar
 
 
 class Change(Asking, frozen=True, kw_only=True):
@@ -195,19 +248,37 @@ class Change(Asking, frozen=True, kw_only=True):
         """One claim."""
         return ((ChangeWithin(self.tolerance, self.disagreement),),)
 
+    def answers(self, told: int) -> tuple[Answer, ...]:
+        """List the bands, and what is said of models that are unlike the old one."""
+        return (*(str(band) for band in range(1, len(self.edges) + 2)), TOO_FAR)
+
     def answer(self, told: int, rows: Measured, level: Fraction) -> Answer:
         """Return the band of n - o."""
         n = rows.shown.rows
-        if rows.loss is None:
-            return NO_READING
-        if rows.wins + rows.losses > self.disagreement * n:
+        if rows.loss is None or rows.apart > self.disagreement * n:
             return TOO_FAR
         return str(band_of(self.edges, Fraction(rows.wins - rows.losses, n)))
 
-    def promise(self, told: int, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
-        """Return the band, widened by the tolerance."""
-        if not answer.isdecimal():
-            return ()
+    def range_of(self, answer: Answer, shown: Shown) -> tuple[Fraction, Fraction] | None:
+        """Return the edges of n - o that an answer tells; None without a reading."""
+        if not is_band(answer):
+            return None
         ends = (Fraction(-1), *self.edges, Fraction(1))
-        low, high = ends[int(answer)] - self.tolerance, ends[int(answer) + 1] + self.tolerance
+        return ends[int(answer) - 1], ends[int(answer)]
+
+    def tolerance_of(self, answer: Answer) -> Fraction | None:
+        """Return the tolerance of an answer; None without a reading."""
+        return self.tolerance if is_band(answer) else None
+
+    def promise(self, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
+        """Return the band, widened by the tolerance."""
+        told = self.range_of(answer, shown)
+        if told is None:
+            return ()
+        low, high = told[0] - self.tolerance, told[1] + self.tolerance
         return (Promise("true n - o", max(Fraction(-1), low), min(Fraction(1), high)),)
+
+    def truth(self, rows: Measured, level: Fraction) -> Truth:
+        """Return the band of n - o; none where the two are too far apart."""
+        answer = self.answer(0, rows, level)
+        return Truth(int(answer) if is_band(answer) else None)

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Annotated
 
 import msgspec
 
 from easeml_meter.errors import invalid
-from easeml_meter.promise.bands import (
-    band_of,
-    default_edges,
-    drawn_edges,
-    expected_edges,
-    most_bands,
-)
+from easeml_meter.promise.bands import default_edges, expected_edges, most_bands
 from easeml_meter.promise.claims import Within
-from easeml_meter.promise.questions import NO_READING, TOO_FEW, Asking, Measured, Promise, Shown
+from easeml_meter.promise.questions import (
+    NO_READING,
+    TOO_FEW,
+    Asking,
+    Measured,
+    Promise,
+    Shown,
+    Truth,
+    check_losses,
+    is_band,
+)
 from easeml_meter.promise.samples import Loss
 from easeml_meter.promise.schema import Exact, Exacts, Setting
 from easeml_meter.promise.shapes import Answer, Climb, Flat, Shape
 
 ABOVE, BELOW = "above-ceiling", "below-floor"
+ONE = Fraction(1)
+Ends = Callable[[Fraction, Fraction, Fraction], tuple[Fraction, Fraction]]
+"""From the ends of a test loss, and a tolerance, to those of the true one."""
 _SMALLEST = Fraction(1, 10**6)
 
 
@@ -145,50 +153,162 @@ class Gap(Asking, frozen=True, kw_only=True):
         scaled = Exacts(each * factor for each in self.tolerance)
         return msgspec.structs.replace(self, tolerance=scaled)
 
+    @property
+    def beyond(self) -> Answer:
+        """The answer to a loss above the ceiling; of a score, that is below its floor."""
+        return ABOVE if self.floor is None else BELOW
+
+    @property
+    def bands(self) -> int:
+        """How many bands there are."""
+        edges = len(self.all_edges) if self.drawn is None else math.ceil(1 / self.drawn)
+        return edges + 1
+
+    def answers(self, told: int) -> tuple[Answer, ...]:
+        """List the answers that may come next, the most usual one first."""
+        bands = map(str, range(1 + (told if self.worst else 0), self.bands + 1))
+        return (*bands, *([self.beyond] if self.limit is not None else []))
+
     def answer(self, told: int, rows: Measured, level: Fraction) -> Answer:
         """Return the band of the gap, or the worst so far; the level plays no part."""
         if rows.loss is None:
             return NO_READING
+        if rows.few:
+            return TOO_FEW
+        check_losses(rows.shown.validation, rows.loss)
         if self.limit is not None and rows.loss > self.limit:
-            return ABOVE if self.floor is None else BELOW
-        validation = rows.shown.validation or Fraction(0)
-        gap = rows.loss - validation
-        gap = max(Fraction(0), gap) if self.signed else abs(gap)
-        band = band_of(self.shown_edges(rows.shown), gap)
-        return str(max(told, band) if self.worst else band)
+            return self.beyond
+        band = self.band(rows)
+        return str(max(told + 1, band) if self.worst else band)
 
-    def shown_edges(self, shown: Shown) -> tuple[Fraction, ...]:
-        """Return the edges of an answer: drawn ones, or those that no ceiling merges."""
-        if self.drawn is not None and shown.first_edge is not None:
-            return drawn_edges(shown.first_edge, self.drawn)
-        if not self.merges or self.limit is None:
-            return self.all_edges
+    def band(self, rows: Measured) -> int:
+        """Return the number of the band of a gap, from 1: the lower edge in, the upper one out."""
+        loss, validation = rows.loss or Fraction(0), rows.shown.validation or Fraction(0)
+        gap = max(Fraction(0), loss - validation) if self.signed else abs(loss - validation)
+        if self.drawn is None:
+            shown = (number for number, edge in self._numbered(rows.shown) if edge <= gap)
+            return max(shown, default=1)
+        first = _drawn(rows.shown)
+        last = math.ceil((1 - first) / self.drawn) + 1
+        return min(last, math.floor((gap - first) / self.drawn) + 2)
+
+    def _numbered(self, shown: Shown) -> list[tuple[int, Fraction]]:
+        """Return the fixed edges of an answer, with the numbers of the bands that they begin.
+
+        An edge e cuts test losses at v - e and v + e. Where one of them is within two tolerances
+        below the ceiling, the edge is dropped on both sides: on one side alone, three answers could
+        come. The validation loss v is known, so a missing edge tells nothing.
+        """
+        edges = list(enumerate(self.all_edges, 2))
+        if not self.merges or self.limit is None or shown.validation is None:
+            return edges
         low, high = self.limit - 2 * self.tolerance[0], self.limit
-        validation = shown.validation or Fraction(0)
         sides = (1,) if self.signed else (1, -1)
-        return tuple(
-            edge
-            for edge in self.all_edges
-            if not any(low <= validation + side * edge <= high for side in sides)
+        return [
+            (number, edge)
+            for number, edge in edges
+            if not any(low <= shown.validation + side * edge <= high for side in sides)
+        ]
+
+    def range_of(self, answer: Answer, shown: Shown) -> tuple[Fraction, Fraction] | None:
+        """Return the edges of the gap that an answer tells; None without a reading.
+
+        The worst band so far has an upper edge only: it may be another model's.
+        """
+        if not is_band(answer):
+            return None
+        band, lower, upper = int(answer), Fraction(0), Fraction(1)
+        if self.drawn is not None:
+            first = _drawn(shown)
+            upper = min(upper, first + (band - 1) * self.drawn)
+            if band > 1:
+                lower = max(lower, first + (band - 2) * self.drawn)
+        else:
+            edges = self._numbered(shown)
+            upper = next((edge for number, edge in edges if number > band), upper)
+            if band > 1:
+                lower = self.all_edges[band - 2]
+        return (Fraction(0) if self.worst else lower), upper
+
+    def tolerance_of(self, answer: Answer) -> Fraction | None:
+        """Return the tolerance of an answer; None without a reading."""
+        if not is_band(answer):
+            return None
+        return self.tolerance[min(int(answer), len(self.tolerance)) - 1]
+
+    @property
+    def least_above(self) -> Fraction | None:
+        """The least true loss that "above the ceiling" promises; None if it promises nothing."""
+        if self.limit is None or not self.merges:
+            return None
+        return max(Fraction(0), self.limit - self.tolerance[0])
+
+    def side(self, answer: Answer, shown: Shown) -> int:
+        """Return 1 if the test loss must be above the validation loss, -1 if below, 0 if unknown.
+
+        A distance has no sign, but losses lie between 0 and 1, or the ceiling: a gap may have room
+        on one side only.
+        """
+        told, validation = self.range_of(answer, shown), shown.validation
+        if told is None or validation is None or told[0] == 0:
+            return 0
+        if self.signed or validation < told[0]:
+            return 1
+        return -1 if validation + told[0] > self._highest else 0
+
+    @property
+    def _highest(self) -> Fraction:
+        """The largest test loss that gets a reading."""
+        return Fraction(1) if self.limit is None else self.limit
+
+    def promise(self, answer: Answer, shown: Shown, ends: Ends) -> tuple[Promise, ...]:
+        """Return the gap and the loss that an answer promises.
+
+        `ends` are those of the true loss, where the test loss lies in a range and is told to so
+        much: within the tolerance, and within the exact interval at the size delivered.
+        """
+        if answer == self.beyond:
+            least = self.least_above
+            return () if least is None else (Promise("true loss", least, None),)
+        told, eps, validation = self.range_of(answer, shown), self.tolerance_of(answer), None
+        if told is None or eps is None:
+            return ()
+        validation = shown.validation
+        if validation is None:
+            return (Promise("true gap", max(Fraction(0), told[0] - eps), min(ONE, told[1] + eps)),)
+        lower, upper = told
+        side = self.side(answer, shown)
+        # The test loss lies above the validation loss, below it, or on one of both sides.
+        above = ends(validation + lower, validation + upper, eps)
+        below = ends(validation - upper, validation - lower, eps)
+        most_gap = max(above[1] - validation, validation - below[0])
+        least_gap = min(above[0] - validation, validation - below[1])
+        if side > 0 or (self.signed and side == 0):
+            least_gap, most_gap = above[0] - validation, above[1] - validation
+        elif side < 0:
+            least_gap, most_gap = validation - below[1], validation - below[0]
+        highest = ends(validation, min(validation + upper, self._highest), eps)[1]
+        most = below[1] if side < 0 else highest
+        least: Fraction | None = max(Fraction(0), above[0] if side > 0 else below[0])
+        if side <= 0 and (self.worst or self.signed):
+            least = None
+        return (
+            Promise("true gap", max(Fraction(0), least_gap), min(ONE, most_gap)),
+            Promise("true loss", least, min(ONE, most)),
         )
 
-    def promise(self, told: int, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
-        """Return the gap and the loss that an answer promises, widened by its tolerance."""
-        if answer in (NO_READING, TOO_FEW):
-            return ()
-        if answer in (ABOVE, BELOW):
-            if not self.merges or self.limit is None:
-                return ()
-            return (Promise("true loss", self.limit - self.tolerance[0], None),)
-        ends = (Fraction(0), *self.shown_edges(shown), Fraction(1))
-        band = int(answer)
-        # A regular meter promises its first tolerance at every band: it is planned for that.
-        eps = self.tolerance[min(band, len(self.tolerance) - 1)]
-        at_most = min(Fraction(1), ends[band + 1] + eps)
-        at_least = Fraction(0) if self.worst else max(Fraction(0), ends[band] - eps)
-        validation = shown.validation or Fraction(0)
-        low = Fraction(0) if self.signed and band == 0 else max(Fraction(0), validation - at_most)
-        return (
-            Promise("true gap", at_least, at_most),
-            Promise("true loss", low, min(Fraction(1), validation + at_most)),
-        )
+    def truth(self, rows: Measured, level: Fraction) -> Truth:
+        """Return the band of the gap itself, whatever was told."""
+        return Truth(self.band(rows))
+
+
+class Unmerged(Gap, frozen=True, kw_only=True):
+    """A gap whose bands are remembered: its ceiling merges none, and promises nothing."""
+
+    merges = False  # type: ignore[assignment]
+
+
+def _drawn(shown: Shown) -> Fraction:
+    if shown.first_edge is None:
+        raise AssertionError("the edges of an answer are needed, and it has none")
+    return shown.first_edge

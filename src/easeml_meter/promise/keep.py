@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
 from easeml_meter.promise.claims import Better
-from easeml_meter.promise.kernel import least_wins
-from easeml_meter.promise.questions import Asking, Measured, Promise, Shown
+from easeml_meter.promise.kernel import bars_of_change
+from easeml_meter.promise.questions import Asking, Measured, Promise, Shown, Truth
 from easeml_meter.promise.samples import Loss
 from easeml_meter.promise.schema import Setting
 from easeml_meter.promise.shapes import Answer, Verdict
@@ -43,11 +44,28 @@ class Keep(Asking, frozen=True, kw_only=True):
         """One claim."""
         return ((Better(),),)
 
+    def answers(self, told: int) -> tuple[Answer, ...]:
+        """List both answers, the more usual one first."""
+        return (DISCARD, KEEP)
+
     def answer(self, told: int, rows: Measured, level: Fraction) -> Answer:
         """Keep if so many wins are luck at most once in 1 / level."""
-        bar = least_wins(rows.wins + rows.losses, level)
+        bar = self.bars(rows.shown.rows, level)[rows.wins + rows.losses]
         return KEEP if rows.loss is not None and bar is not None and rows.wins >= bar else DISCARD
 
-    def promise(self, told: int, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
+    def bars(self, rows: int, level: Fraction) -> tuple[int | None, ...]:
+        """Return the least wins for every number of disputed rows, of public numbers alone."""
+        return _bars(rows, level)
+
+    def promise(self, answer: Answer, shown: Shown) -> tuple[Promise, ...]:
         """A model that is kept is better."""
         return (Promise("true n - o", Fraction(0), None),) if answer == KEEP else ()
+
+    def truth(self, rows: Measured, level: Fraction) -> Truth:
+        """Return whether these rows keep it."""
+        return Truth(passed=self.answer(0, rows, level) == KEEP)
+
+
+@lru_cache(maxsize=64)
+def _bars(rows: int, level: Fraction) -> tuple[int | None, ...]:
+    return bars_of_change(rows, Fraction(0), level)

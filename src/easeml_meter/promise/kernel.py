@@ -24,6 +24,7 @@ from typing import Any
 HALF = Fraction(1, 2)
 MOST_DELTA = Fraction(1, 4)
 """Above it the corner rules do not cover a pool that is drawn from without replacement."""
+_FEW, _TINY, _CLOSE = 50, 1e-200, 1e-9
 _ERROR = 1e-12
 """What floats are trusted to, in logarithms, besides what grows with the number of cases."""
 
@@ -147,11 +148,8 @@ def bar_not_worse(cases: int, disputed: int, margin: Fraction, level: Fraction) 
         share = Fraction(thousandths, 1000)
         return _rare(cases, cases - disputed, 1 - share, fifth)
 
-    limit = Fraction(first(excluded, 0, 1000), 1000)
-    if limit < margin:
-        return 0
-    share = max(Fraction(0), HALF - margin / (2 * limit)) if limit else Fraction(0)
-    return least_wins(disputed, level - fifth, share)
+    share = _worst_share(Fraction(first(excluded, 0, 1000), 1000), -margin)
+    return 0 if share is None else least_wins(disputed, level - fifth, share)
 
 
 def bar_better_by(cases: int, disputed: int, margin: Fraction, level: Fraction) -> int | None:
@@ -161,9 +159,95 @@ def bar_better_by(cases: int, disputed: int, margin: Fraction, level: Fraction) 
     def excluded(below: int) -> bool:
         return _rare(cases, disputed, Fraction(1000 - below, 1000), fifth)
 
-    limit = Fraction(1000 - first(excluded, 0, 1000), 1000)
-    share = min(Fraction(1), HALF + margin / (2 * limit)) if limit else Fraction(1)
-    return least_wins(disputed, level - fifth, share)
+    share = _worst_share(Fraction(1000 - first(excluded, 0, 1000), 1000), margin)
+    return None if share is None else least_wins(disputed, level - fifth, share)
+
+
+def bars_of_change(cases: int, change: Fraction, level: Fraction) -> tuple[int | None, ...]:
+    """Return, for every number of disputed cases, the least wins that show n - o > change.
+
+    All of them at once: neither they nor the time they take depends on how many are disputed. They
+    are those of the sign test, `bar_not_worse` and `bar_better_by`, each looked for from the one
+    before it on.
+    """
+    margin, fifth = abs(change), Fraction(0) if change == 0 else level / 5
+    thousandths, wins = 0, 0
+    tail, limit = _Tail(level - fifth), _Tail(fifth)
+    bars: list[int | None] = []
+    for disputed in range(cases + 1):
+        share: Fraction | None = HALF
+        if change < 0:
+            while thousandths < 1000 and not limit.rare(
+                cases, cases - disputed, 1 - Fraction(thousandths, 1000)
+            ):
+                thousandths += 1
+            share = _worst_share(Fraction(thousandths, 1000), -margin)
+        elif change > 0:
+            while thousandths < 1000 and limit.rare(
+                cases, disputed, Fraction(thousandths + 1, 1000)
+            ):
+                thousandths += 1
+            share = _worst_share(Fraction(thousandths, 1000), margin)
+        if share is None:
+            bars.append(0)
+            continue
+        while wins <= disputed and not tail.rare(disputed, wins, share):
+            wins += 1
+        # Only where the worst share falls, as more are disputed, can fewer wins do.
+        while change > 0 and wins and tail.rare(disputed, wins - 1, share):
+            wins -= 1
+        bars.append(wins if wins <= disputed else None)
+    return tuple(bars)
+
+
+def _worst_share(limit: Fraction, margin: Fraction) -> Fraction | None:
+    """Return the share of wins at which n - o is the margin, if so many at the limit are disputed.
+
+    None: too few are disputed for the new model to be worse by the margin.
+    """
+    if margin < 0 and limit < -margin:
+        return None
+    if not limit:
+        return Fraction(margin > 0)
+    return min(Fraction(1), max(Fraction(0), HALF + margin / (2 * limit)))
+
+
+class _Tail:
+    """A binomial tail, moved by one case or one win at a time: tells where to look closely."""
+
+    def __init__(self, level: Fraction) -> None:
+        self._level, self._place = level, (-1, -1, HALF)
+        self._tail = self._density = 0.0
+
+    def rare(self, cases: int, wins: int, share: Fraction) -> bool:
+        """Return what `_rare` does."""
+        level = float(self._level)
+        if cases < _FEW or not 0 < cases * share < wins <= cases or level < _TINY:
+            return _rare(cases, wins, share, self._level)
+        self._move(cases, wins, share)
+        if abs(self._tail - level) > _CLOSE * level:
+            return self._tail < level
+        return _rare(cases, wins, share, self._level)
+
+    def _move(self, cases: int, wins: int, share: Fraction) -> None:
+        """What is added is known to 1e-15 of the tail, so 10^5 moves leave it good to 1e-10."""
+        n, w, before = self._place
+        self._place = (cases, wins, share)
+        if before != share or not 0 <= cases - n <= 1 or abs(wins - w) > 1 or not 0 < w < n:
+            log_density = _log_density(cases, wins, share)
+            self._tail = math.exp(_log_tail(cases, wins, share)[0])
+            self._density = math.exp(log_density)
+            return
+        p = float(share)
+        if cases > n:
+            self._tail += self._density * w * (1 - p) / (n - w + 1)
+            self._density *= (n + 1) * (1 - p) / (n + 1 - w)
+        if wins > w:
+            self._tail -= self._density
+            self._density *= (cases - w) * p / ((w + 1) * (1 - p))
+        elif wins < w:
+            self._density *= w * (1 - p) / ((cases - w + 1) * p)
+            self._tail += self._density
 
 
 def first(holds: Callable[[int], bool], low: int, high: int) -> int:
@@ -206,16 +290,10 @@ def _sum_from(cases: int, wins: int, share: Fraction) -> int:
 def _log_tail(cases: int, wins: int, share: Fraction) -> tuple[float, float]:
     """Return ln P(Bin(cases, share) >= wins), wins above the mean, and a bound on its error.
 
-    The density by Loader (2000) times a falling series of ratios. Its largest error is the
+    The density times a falling series of ratios. Its largest error is the
     cancellation of two logarithms near wins - mean, which is known exactly.
     """
     rest = cases - wins
-    distance = float(wins - cases * share)
-    log_density = wins * math.log1p(-distance / wins)
-    if rest:
-        log_density += rest * math.log1p(distance / rest)
-        log_density += 0.5 * math.log(cases / (2 * math.pi * wins * rest))
-        log_density += _stirling(cases) - _stirling(wins) - _stirling(rest)
     odds = float(share / (1 - share))
     total = term = 1.0
     for lost in range(rest):
@@ -223,7 +301,19 @@ def _log_tail(cases: int, wins: int, share: Fraction) -> tuple[float, float]:
         total += term
         if term < 1e-18 * total:
             break
-    return log_density + math.log(total), _ERROR + 2e-15 * cases
+    return _log_density(cases, wins, share) + math.log(total), _ERROR + 2e-15 * cases
+
+
+def _log_density(cases: int, wins: int, share: Fraction) -> float:
+    """Return ln P(Bin(cases, share) = wins), by Loader (2000)."""
+    rest = cases - wins
+    distance = float(wins - cases * share)
+    log_density = wins * math.log1p(-distance / wins)
+    if rest:
+        log_density += rest * math.log1p(distance / rest)
+        log_density += 0.5 * math.log(cases / (2 * math.pi * wins * rest))
+        log_density += _stirling(cases) - _stirling(wins) - _stirling(rest)
+    return log_density
 
 
 _EXACT_STIRLING = [0.0] + [

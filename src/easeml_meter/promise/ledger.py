@@ -7,47 +7,73 @@ nothing. `decide` is called before the lock (advice) and under it (law), on the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
 from easeml_meter.errors import Spent, invalid
-from easeml_meter.promise.alarm import Alarm, bar_of
+from easeml_meter.promise.alarm import ALARM, Alarm, bar_of, claim_of
 from easeml_meter.promise.budgets import Memory, Reverts, Steps
 from easeml_meter.promise.closing import Closing, Shares
+from easeml_meter.promise.condition import Condition
+from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.keep import Keep
-from easeml_meter.promise.kernel import least_wins
+from easeml_meter.promise.levels import ends_of, level_of_all, log_first_tail
 from easeml_meter.promise.meter import Meter
-from easeml_meter.promise.proofs import log_counts
-from easeml_meter.promise.questions import Measured, Promise, Shown
+from easeml_meter.promise.questions import (
+    BASELINE,
+    NO_READING,
+    TOO_FEW,
+    Measured,
+    Promise,
+    Shown,
+    is_band,
+)
 from easeml_meter.promise.renewals import TopUp, Window
-from easeml_meter.promise.shapes import Answer, State
+from easeml_meter.promise.shapes import Answer, Climb, Flat, State
+from easeml_meter.promise.solve import log_failure
 from easeml_meter.promise.teams import Teams
 
 
 class Snapshot(NamedTuple):
-    """What a team's answers of one test set fold to."""
+    """What a team's answers of one test set fold to.
+
+    Attributes:
+        told: What the question remembers: the worst band so far.
+        spent: What the budget remembers.
+        answers: How many there were.
+        team: Whose they are.
+        stage: 1: fresh labels have joined.
+        group: The teams that share this history by hand-over; empty: the one team alone.
+        shared: Answers that such a group has together.
+    """
 
     told: int
     spent: State
     answers: int = 0
     team: int = 1
+    stage: int = 0
+    group: tuple[int, ...] = ()
+    shared: int | None = None
 
 
 class Decided(NamedTuple):
-    """An answer, at what level it was given, what it promises, and where that leaves the meter."""
+    """An answer, at what level it was given, what it promises, and where that leaves the meter.
+
+    `edge` is what its entry keeps of public numbers: the first drawn edge, or g.
+    """
 
     answer: Answer
     level: Fraction
     promises: tuple[Promise, ...]
     after: Snapshot
-    g: Fraction | None = None
+    edge: Fraction | None = None
 
 
-def start(meter: Meter, team: int = 1) -> Snapshot:
+def start(meter: Meter, team: int = 1, stage: int = 0) -> Snapshot:
     """Return where a team begins."""
-    return Snapshot(meter.shape.start, _levels(meter, team).start, 0, team)
+    return Snapshot(meter.shape.start, _levels(meter, team).start, 0, team, stage)
 
 
 def _levels(meter: Meter, team: int) -> Steps | Closing | Shares | Reverts | Memory:
@@ -60,49 +86,86 @@ def _levels(meter: Meter, team: int) -> Steps | Closing | Shares | Reverts | Mem
     return budget
 
 
+def answers(meter: Meter, at: Snapshot) -> tuple[Answer, ...]:
+    """List every answer that may come next, the most usual one first."""
+    found = meter.asked.answers(at.told)
+    if not isinstance(meter.question, Gap):
+        return found
+    few = (TOO_FEW,) if meter.sample.measured.unsized else ()
+    return (*found, *few, *((NO_READING,) if meter.sample.may_fail else ()))
+
+
 def step(meter: Meter, at: Snapshot, answer: Answer) -> Snapshot:
-    """Return where an answer leaves a team."""
-    return Snapshot(
-        meter.shape.after(at.told, answer),
-        _levels(meter, at.team).after(at.spent, answer),
-        at.answers + 1,
-        at.team,
+    """Return where an answer leaves a team; the model to compare with is free.
+
+    Raises:
+        InvalidInput: no such answer can come after this history.
+    """
+    if answer == BASELINE:
+        return at
+    possible = answers(meter, at)
+    if answer not in possible:
+        raise invalid("answer", answer, f"one of {', '.join(possible)} after this history")
+    return at._replace(
+        told=meter.shape.after(at.told, answer),
+        spent=_levels(meter, at.team).after(at.spent, answer),
+        answers=at.answers + 1,
     )
 
 
-def fold(meter: Meter, answers: Iterable[Answer], team: int = 1) -> Snapshot:
+def fold(meter: Meter, log: Iterable[Answer], team: int = 1, stage: int = 0) -> Snapshot:
     """Return where these answers leave a team."""
-    at = start(meter, team)
-    for answer in answers:
+    at = start(meter, team, stage)
+    for answer in log:
         at = step(meter, at, answer)
     return at
 
 
-def most_answers(meter: Meter, team: int = 1) -> int | None:
-    """Return the most answers of a team; None: no end."""
-    each = meter.budget.teams[team - 1] if isinstance(meter.budget, Teams) else None
-    steps = _levels(meter, team).steps if each is None else each
-    if isinstance(steps, str):
-        return None
+def most_answers(meter: Meter, at: Snapshot) -> int | None:
+    """Return the most answers of a team, or of those it shares a history with; None: no end."""
+    if at.group:
+        return at.shared
     if isinstance(meter.renewal, Window):
         return meter.renewal.answers
-    return steps + (meter.renewal.then if isinstance(meter.renewal, TopUp) else 0)
+    if at.stage and isinstance(meter.renewal, TopUp):
+        return meter.renewal.then
+    budget = meter.budget
+    if isinstance(budget, Teams):
+        return budget.steps if budget.handover else budget.teams[at.team - 1]
+    steps = _levels(meter, at.team).steps
+    return None if isinstance(steps, str) else steps
 
 
 def may(meter: Meter, at: Snapshot) -> bool:
     """Return whether another answer is left, which the answers so far decide."""
-    most = most_answers(meter, at.team)
+    most = most_answers(meter, at)
     return _levels(meter, at.team).open(at.spent) and (most is None or at.answers < most)
 
 
 def left(meter: Meter, at: Snapshot) -> int | None:
     """Return the answers that are promised whatever they are; None: no end."""
-    most = most_answers(meter, at.team)
-    budget = _levels(meter, at.team)
+    if not may(meter, at):
+        return 0
+    most, budget = most_answers(meter, at), _levels(meter, at.team)
+    rare = budget.rare_left(at.spent) if isinstance(budget, Closing) else None
+    rest = None if most is None else most - at.answers
+    return min((each for each in (rare, rest) if each is not None), default=None)
+
+
+def battery(meter: Meter, at: Snapshot) -> float:
+    """Return the share of the answers that is left, from 1 down to 0; of rare ones, if less is.
+
+    A rolling test set gets back with each batch what an answer costs: nothing runs down.
+    """
+    if isinstance(meter.renewal, Window):
+        return 1.0
+    if not may(meter, at):
+        return 0.0
+    most, budget = most_answers(meter, at), _levels(meter, at.team)
+    share = 1.0 if most is None else 1 - at.answers / most
     if isinstance(budget, Closing):
-        rare = budget.rare_left(at.spent)
-        return rare if most is None else min(rare, most - at.answers)
-    return None if most is None else most - at.answers
+        share = min(share, budget.rare_left(at.spent) / budget.rare_left(budget.start))
+    return share
 
 
 def level(meter: Meter, at: Snapshot) -> Fraction:
@@ -114,14 +177,7 @@ def level(meter: Meter, at: Snapshot) -> Fraction:
         return delta / apart * budget.level(at.spent)
     if isinstance(budget, Steps) and budget.falls:
         return delta * budget.level(at.spent, meter.shape)
-    return delta / _count(meter)
-
-
-@lru_cache(maxsize=256)
-def _count(meter: Meter) -> Fraction:
-    """Return how many events share delta, rounded up: one level for all of them."""
-    count = math.exp(max(log_counts(meter.shape, meter.budget, meter.renewal).values()))
-    return Fraction(math.ceil(count * (1 + 1e-9))) if count < 1e15 else Fraction(count)
+    return level_of_all(meter, at.stage)
 
 
 def alarms(at: Snapshot) -> int:
@@ -129,8 +185,81 @@ def alarms(at: Snapshot) -> int:
     return len(at.spent) - 1 if isinstance(at.spent, tuple) else 0
 
 
+# --- hand-overs between teams that are counted apart ----------------------------------------------
+
+
+def joined(meter: Meter, size: int, snapshots: Sequence[Snapshot]) -> Snapshot:
+    """Return the one history of teams of whom one handed a model to another.
+
+    What one team knows the other now knows, too: the worst band of both.
+    """
+    if len(snapshots) == 1:
+        return snapshots[0]
+    group = tuple(each.team for each in snapshots)
+    return snapshots[0]._replace(
+        told=max(each.told for each in snapshots),
+        answers=sum(each.answers for each in snapshots),
+        group=group,
+        shared=shared_steps(meter, size, group),
+    )
+
+
+def check_handover(meter: Meter, group: Sequence[int]) -> None:
+    """Raise `InvalidInput` unless this meter can count what these teams share."""
+    budget, named = meter.budget, " and ".join(map(str, group))
+    if not isinstance(budget, Teams) or budget.handover:
+        raise invalid("handover", named, "only between isolated teams")
+    if meter.question.form == "level":
+        raise invalid("handover", named, "their levels use up delta: make a meter with handover")
+
+
+@lru_cache(maxsize=256)
+def shared_steps(meter: Meter, size: int, group: tuple[int, ...]) -> int:
+    """Return the answers, given ones included, that teams have together after a hand-over.
+
+    From then on their models depend on all of their answers. The isolated histories stay possible
+    until it happens, and whether it does may depend on the answers. So the shared histories come on
+    top: they must fit into what the plan has left of delta, which is as much as the test set is
+    larger than planned. Any group of teams could have been the one, so each has an equal share.
+
+    Raises:
+        InvalidInput: The meter's joint histories are not counted.
+    """
+    check_handover(meter, group)
+    budget, shape = meter.budget, meter.shape
+    if not isinstance(budget, Teams) or not isinstance(shape, Flat | Climb):
+        raise AssertionError("checked above")
+    teams = len(budget.teams)
+    slack = float(meter.delta / meter.sample.tries) - math.exp(log_failure(meter, size))
+    if slack <= 0:
+        return 0
+    share = math.log(slack) - math.log(2**teams - teams - 1)
+    # Each team brings a worst band of its own, so the count of one developer is too small. Any
+    # sequence of possible answers covers every joint one.
+    each = shape.b if isinstance(shape, Flat) else shape.possible
+    trees, room = Flat(Fraction(each)), share - log_first_tail(meter, size)
+    steps, most = 0, sum(budget.teams[team - 1] for team in group)
+    while steps < most and trees.log_mass(0, steps)[0] <= room:
+        steps += 1
+    return steps
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def margin(meter: Meter, at: Snapshot, shown: Shown) -> Fraction | None:
+    """Return g in force for this submission; None: no g would do."""
+    question = meter.question
+    if not isinstance(question, Alarm):
+        raise AssertionError("only an alarm has a g")
+    rows = shown.validation_rows or max(1, shown.rows // 2)
+    return question.margin(shown.rows, rows, alarms(at), level(meter, at))
+
+
 def askable(meter: Meter, at: Snapshot, shown: Shown) -> None:
-    """Refuse, free of charge, what no rows could say yes to: public numbers decide that.
+    """Refuse, free of charge, what no rows could say yes to; and find the bars of the others.
+
+    Public numbers decide it, before a hidden row is read.
 
     Raises:
         InvalidInput: not even a model without an error would do.
@@ -138,19 +267,15 @@ def askable(meter: Meter, at: Snapshot, shown: Shown) -> None:
     question, here = meter.question, level(meter, at)
     if isinstance(question, Alarm):
         g = margin(meter, at, shown)
-        if bar_of(shown, g, here) is None:
+        if g is None:
+            given = f"{shown.rows:,} hidden, {shown.validation_rows or 0:,} of the validation set"
+            raise invalid("rows", given, "too few for ok at any g: replace the validation set")
+        if shown.validation is not None and bar_of(shown, g, here) is None:
             raise invalid("labels", shown.rows, "not even 0 errors of so few would be ok")
-    elif isinstance(question, Keep) and least_wins(shown.rows, here) is None:
+    elif isinstance(question, Keep) and question.bars(shown.rows, here)[-1] is None:
         raise invalid("cases", shown.rows, "no number of wins would do at this level")
-
-
-def margin(meter: Meter, at: Snapshot, shown: Shown) -> Fraction:
-    """Return g in force for this submission."""
-    question = meter.question
-    if not isinstance(question, Alarm):
-        raise AssertionError("only an alarm has a g")
-    rows = shown.validation_rows or max(1, shown.rows // 2)
-    return question.margin(shown.rows, rows, alarms(at), level(meter, at))
+    elif isinstance(question, Condition):
+        question.bars(shown.rows, here)
 
 
 def decide(meter: Meter, at: Snapshot, rows: Measured) -> Decided:
@@ -161,13 +286,25 @@ def decide(meter: Meter, at: Snapshot, rows: Measured) -> Decided:
     """
     if not may(meter, at):
         raise Spent("this test set has said all it safely can: ask for fresh labels")
-    here = level(meter, at)
-    question = meter.question
+    here, shown, question = level(meter, at), rows.shown, meter.asked
+    edge: Fraction | None = None
     if isinstance(question, Alarm):
-        g = margin(meter, at, rows.shown)
-        answer = question.answer(at.told, rows, here, g)
-        promises = question.promise(at.told, answer, rows.shown, g)
-        return Decided(answer, here, promises, step(meter, at, answer), g)
-    answer = question.answer(at.told, rows, here)
-    promises = question.promise(at.told, answer, rows.shown)
-    return Decided(answer, here, promises, step(meter, at, answer))
+        g, answer, edge = margin(meter, at, shown), ALARM, Fraction(0)
+        if g is not None:  # else an alarm came while it was measured: it is charged
+            answer = question.answer(at.told, rows, here, g)
+            edge = claim_of(shown, g) - (shown.validation or 0)
+        shown = shown._replace(first_edge=edge)
+    else:
+        answer = question.answer(at.told, rows, here)
+        if is_band(answer):
+            edge = shown.first_edge
+    after = step(meter, at, answer)
+    return Decided(answer, here, promises(meter, answer, shown, at.stage), after, edge)
+
+
+def promises(meter: Meter, answer: Answer, shown: Shown, stage: int = 0) -> tuple[Promise, ...]:
+    """Return what an answer promises, of public numbers alone."""
+    question = meter.asked
+    if isinstance(question, Gap):
+        return question.promise(answer, shown, ends_of(meter, shown.rows, stage))
+    return question.promise(answer, shown)

@@ -22,7 +22,7 @@ from easeml_meter.promise.alarm import Alarm
 from easeml_meter.promise.budgets import Memory, Reverts, Steps
 from easeml_meter.promise.closing import Closing, Shares
 from easeml_meter.promise.condition import Change, Condition
-from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.gap import Gap, Unmerged
 from easeml_meter.promise.keep import Keep
 from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.proofs import check_pairs
@@ -78,9 +78,17 @@ class Meter(Settings, frozen=True, kw_only=True):
         check_pairs(self.question, self.budget, self.sample, self.renewal)
 
     @property
+    def asked(self) -> Question:
+        """Its question as it is answered: where answers are forgotten, no ceiling merges bands."""
+        question = self.question
+        if isinstance(self.budget, Memory) and isinstance(question, Gap) and question.merges:
+            return Unmerged(**msgspec.structs.asdict(question))
+        return question
+
+    @property
     def shape(self) -> Shape:
         """What is counted of its question, with what a model can fail to be measured by."""
-        shape: Shape = self.question.shape(self.sample.measured)
+        shape: Shape = self.asked.shape(self.sample.measured)
         return shape.with_silent(int(self.sample.may_fail))
 
     def answers(self, number: int = 1) -> int | None:

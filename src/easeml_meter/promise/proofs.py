@@ -195,6 +195,12 @@ FRESH: dict[tuple[type, type], Trees] = {
     (Shares, TopUp): Trees("Levels", _alone),
 }
 
+
+def runs_of(budget: Any, renewal: Any) -> tuple[Run, ...]:
+    """Return the trees that share delta, where all levels are alike."""
+    return FRESH[type(budget), type(renewal)].runs(budget, renewal)
+
+
 COUNTS: dict[tuple[type, type], str] = {
     **{(shape, Steps): "Counting" for shape in (Flat, Verdict, Climb)},
     **{(shape, Memory): "Counting" for shape in (Flat, Verdict, Climb)},
@@ -269,7 +275,7 @@ def log_counts(shape: Shape, budget: Any, renewal: Any) -> dict[tuple[int, int],
     if isinstance(budget, Memory) and 0 < budget.memory < budget.steps:
         return _with_memory(shape, budget)
     rows: dict[tuple[int, int], list[float]] = {}
-    for run in FRESH[type(budget), type(renewal)].runs(budget, renewal):
+    for run in runs_of(budget, renewal):
         for claim, mass in shape.log_mass(run.first, run.last).items():
             rows.setdefault((run.stage, claim), []).append(mass + math.log(run.times))
     return {at: log_sum(masses) for at, masses in rows.items()}

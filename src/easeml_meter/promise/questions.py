@@ -5,9 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar, Literal, NamedTuple
 
+from easeml_meter.errors import invalid
 from easeml_meter.promise.schema import Settings
 
 NO_READING, TOO_FEW, TOO_FAR = "no-reading", "too-few", "too-far"
+BASELINE = "baseline"
+"""The model that others are compared with: a link of the log, which is free."""
 
 
 class Shown(NamedTuple):
@@ -28,6 +31,9 @@ class Measured(NamedTuple):
         errors: Rows that are wrong, where each is right or wrong.
         wins: Rows that it gets right and the old model wrong.
         losses: The other way round.
+        differing: Rows for which the two predict different things.
+        unlabeled: Whether only labels of rows that differ are known, so that these are counted.
+        few: Whether too few rows are predicted positive for a score of them.
     """
 
     shown: Shown
@@ -35,12 +41,20 @@ class Measured(NamedTuple):
     errors: int = 0
     wins: int = 0
     losses: int = 0
+    differing: int = 0
+    unlabeled: bool = False
+    few: bool = False
+
+    @property
+    def apart(self) -> int:
+        """Rows that count towards how far the two models are apart."""
+        return self.differing if self.unlabeled else self.wins + self.losses
 
 
 class Promise(NamedTuple):
     """One number range that an answer promises, at the level it was given."""
 
-    of: Literal["true loss", "true gap", "true n - o", "true score"]
+    of: Literal["true loss", "true gap", "true n - o", "true disagreement"]
     at_least: Fraction | None
     at_most: Fraction | None
 
@@ -78,3 +92,23 @@ class Asking(Settings, frozen=True, kw_only=True):
     def numbered(self) -> bool:
         """Whether the number of a band means something: its edges are those of every answer."""
         return self.draws is None
+
+
+class Truth(NamedTuple):
+    """What released rows show of an answer: the band of a reading, or whether a claim held."""
+
+    band: int | None = None
+    passed: bool | None = None
+
+
+def is_band(answer: str) -> bool:
+    """Whether an answer is the number of a band, from 1."""
+    return answer.isdecimal()
+
+
+def check_losses(validation: Fraction | None, loss: Fraction) -> None:
+    """Refuse what is no loss: each alone, as how far they are apart tells something."""
+    if validation is None or not 0 <= validation <= 1:
+        raise invalid("validation loss", validation, "a loss from 0 to 1")
+    if not 0 <= loss <= 1:
+        raise invalid("test loss", "(hidden)", "a loss from 0 to 1")

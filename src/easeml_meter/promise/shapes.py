@@ -117,13 +117,19 @@ class Climb:
         """Bands of drawn edges are no fixed set."""
         return self.m + self.silent if self.rho == 1 else None
 
+    @property
+    def possible(self) -> Fraction:
+        """How many answers one truth leaves on average, were each about its own model."""
+        return self.rho + (1 if self.rho < 1 else self.b - 1) + self.silent
+
     def cells(self, told: int) -> tuple[Cell, ...]:
         """One cell at each height."""
-        return (Cell(told, {str(top): ways for top, ways in self._leads(told, self.b).items()}),)
+        leads = self._leads(told, self.b)
+        return (Cell(told, {str(top + 1): ways for top, ways in leads.items()}),)
 
     def after(self, told: int, answer: Answer) -> int:
-        """Bands are numbered from 0."""
-        return max(told, int(answer)) if answer.isdecimal() else told
+        """Answers number the bands from 1, heights are counted from 0."""
+        return max(told, int(answer) - 1) if answer.isdecimal() else told
 
     def log_mass(self, first: int, last: int) -> Mapping[int, float]:
         """Sum the histories of these lengths by height: binomials where there is a closed form."""

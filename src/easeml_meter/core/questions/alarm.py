@@ -22,7 +22,7 @@ from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.signals import ALARM, NO_READING, OK, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.promise import ledger
-from easeml_meter.promise.alarm import Alarm, claim_of, labels_for, least_margin
+from easeml_meter.promise.alarm import Alarm, labels_for, least_margin
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.numbers.rounding import as_written, at_most
 from easeml_meter.promise.questions import Measured, Shown
@@ -98,9 +98,7 @@ class AlarmRules(Rules):
         errors = 0 if test_loss is None else round(test_loss * shown.rows)
         decided = ledger.decide(meter, at, Measured(shown, test_loss, errors))
         told = OK if decided.answer == "ok" else ALARM
-        if decided.g is None:
-            raise AssertionError("an alarm is answered with a g")
-        return told, claim_of(shown, decided.g) - (shown.validation or 0)
+        return told, decided.edge or Fraction(0)
 
     def answer(
         self,

@@ -108,6 +108,22 @@ def log_pass_tail_from(labels: int, change: Fraction, tolerance: Fraction, most:
     return min(0.0, here + part * max(0.0, here - SEARCH_MARGIN - further))
 
 
+def least_gain(labels: int, change: Fraction, allowed: int, log_level: float) -> int | None:
+    """Return the least X+ - X- that shows p+ - p- > C at a level, with K <= `allowed`; or None."""
+
+    def holds(gain: int) -> bool:
+        tolerance = Fraction(gain - 1, labels) - change
+        bound = -labels * rate(float(tolerance), allowed / labels) if tolerance > 0 else 0.0
+        return _pass_tail(labels, gain, allowed, float(change), bound)[0] <= log_level
+
+    low = math.floor(labels * change) + 1  # what is not above C shows nothing
+    high = allowed + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high if high <= allowed else None
+
+
 @lru_cache(maxsize=4096)
 def _pass_tail(
     labels: int, needed: int, allowed: int, mu: float, bound: float
