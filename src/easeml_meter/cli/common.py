@@ -248,14 +248,14 @@ def echo_either(as_json: bool, data: object, *lines: str) -> None:
         click.echo(line)
 
 
-def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
-    """Say what to type now, with the options that lead to the same meter again."""
-    where = ""
+def next_step(place: MeterPlace, step: str, *, reader: str = "", tenant: int | None = None) -> None:
+    """Say what to type now, with the options that lead to the same meter and team again."""
+    where = "" if tenant is None else f" --tenant {tenant}"
     folder, server = map(os.environ.get, ("METER_FOLDER", "METER_SERVER"))
     if place.server is None:
         # The folder where one stands has to be named, too, where the environment names a place.
         if place.folder != Path() or folder or server:
-            where = f" -C {shlex.quote(str(place.folder))}"
+            where += f" -C {shlex.quote(str(place.folder))}"
     else:
         # Beside a folder of the environment, a server has to be typed, whichever it is.
         for option, value, known in (
@@ -294,6 +294,14 @@ def submit_step(spec: MeterSpec, *, fresh: bool = False) -> str:
         return "submit --onnx MODEL"
     first = " --baseline" if fresh and spec.compares else ""
     return f"submit --test PREDICTIONS --validation PREDICTIONS --model NAME{first}"
+
+
+def unanswered(meter: MeterVerbs) -> bool:
+    """Whether the test set in use has no answer yet, as far as the caller may know."""
+    try:
+        return not meter.status().signals
+    except MeterError:
+        return False
 
 
 def print_rich(*items: Any) -> None:

@@ -159,7 +159,7 @@ def report(
     elif outputs["html"] is not None:
         click.echo(f"Next: open {outputs['html']} in a browser")
     else:
-        next_step(place, "status")
+        next_step(place, "status", tenant=tenant)
 
 
 @click.command()
@@ -201,11 +201,11 @@ def diff(
     again = f"diff {found.first.step} {found.second.step} --generation {found.generation}"
     more = f"{' --better' if better else ''} --page {page + 1}" if page < found.pages else ""
     if more:
-        next_step(place, f"{again}{more}")
+        next_step(place, f"{again}{more}", tenant=tenant)
     elif found.better and not better:
-        next_step(place, f"{again} --better")
+        next_step(place, f"{again} --better", tenant=tenant)
     else:
-        next_step(place, "history")
+        next_step(place, "history", tenant=tenant)
 
 
 _KEEP = "keep the last digest of meter audit --json elsewhere: a rewritten chain does not have it"

@@ -132,7 +132,7 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
     else:
         click.echo(f"meter {name} made on {server}, its id is {meter.id}")
         click.echo(f"it needs {labels_needed(spec, 1):,} {spec.unit}")
-        next_step(replace(place, meter=name), "seat give NAME labeler|developer|runner")
+        next_step(replace(place, meter=name), "seat give NAME ROLE")
 
 
 def _ask() -> MeterSpec:

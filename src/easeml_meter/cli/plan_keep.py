@@ -14,6 +14,7 @@ from easeml_meter.errors import invalid
 from easeml_meter.promise.gains import LOSSES, MOST_CASES, need, planned, reaches
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.gains import conditions, need_lines, reach_json, reach_lines
+from easeml_meter.spec import DEFAULT_DELTA
 
 KEEP = "keep"
 _TAKES = {"ask", "labels", "steps", "confidence", "delta"}
@@ -58,6 +59,8 @@ def plan_keep(
         return
     sure = f"{float(100 * (1 - delta)):g} % sure of all keeps together"
     looks = "" if steps is None else f" --looks {steps}"
+    if delta != as_written(DEFAULT_DELTA):
+        looks += f" --confidence {float(100 * (1 - delta)):g}"
     lines += [f"{sure}, however many versions were tried.", f"\nNext: meter gate OLD NEW{looks}"]
     click.echo("\n".join(lines))
 

@@ -171,7 +171,7 @@ def submit(
             step = seal_step(signal.spec) if goes_on else "release"
             next_step(place, step, reader="labelers")
         elif gate is None:  # a gate has the last word
-            next_step(place, "status", reader="what this rests on")
+            next_step(place, "status", reader="what this rests on", tenant=tenant)
     if reporters:
         # What trackers print must not follow the JSON.
         with redirect_stdout(sys.stderr if as_json else sys.stdout):

@@ -23,6 +23,7 @@ from easeml_meter.cli.common import (
     progress_bar,
     seal_step,
     submit_step,
+    unanswered,
     validate_step,
 )
 from easeml_meter.cli.lazy import HelpfulGroup
@@ -392,7 +393,7 @@ def inputs(out: Path, place: MeterPlace, as_json: bool) -> None:
         echo_json({"file": str(out), "rows": rows})
     else:
         click.echo(f"wrote the inputs of {rows:,} rows to {out}")
-        next_step(place, submit_step(meter.spec))
+        next_step(place, submit_step(meter.spec, fresh=unanswered(meter)))
 
 
 @testset.command()
@@ -498,4 +499,4 @@ def _show(place: MeterPlace, meter: MeterVerbs, given: ValidationSet, as_json: b
     elif given.number == 1 and meter.spec.inputs == "public":
         next_step(place, "testset inputs --out inputs.parquet")
     else:
-        next_step(place, submit_step(meter.spec))
+        next_step(place, submit_step(meter.spec, fresh=unanswered(meter)))

@@ -171,7 +171,9 @@ def login(place: MeterPlace, name: str | None, token: str | None, as_json: bool)
     click.echo(f"the token is stored in {path}")
     if meters:
         click.echo(f"your meters: {', '.join(each['name'] for each in meters)}")
-        next_step(replace(place, meter=meters[0]["name"]), "status")
+        step = {"runner": "testset inputs --out inputs.parquet", None: "seat give NAME ROLE"}
+        role = next(iter(meters[0]["roles"]), None)
+        next_step(replace(place, meter=meters[0]["name"]), step.get(role, "status"))
     elif me["user"]["admin"]:
         next_step(place, "user add NAME")
     else:
