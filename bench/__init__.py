@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-NAMES = ("planner", "scoring", "sealing")
+NAMES = ("planner", "scoring", "sealing", "gate")
 REPEATS = 7
 
 
@@ -34,6 +34,8 @@ class Benchmark:
     at_most: float
     """The largest ratio of our time to the reference's that is accepted."""
     agree: Callable[[Any, Any], bool] = operator.eq
+    prepare: Callable[[], Any] = int
+    """What is done before the clock runs, as writing files."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ def all_benchmarks() -> list[Benchmark]:
 
 def measure(benchmark: Benchmark) -> Timing:
     """Time both sides, and see whether they agree."""
+    benchmark.prepare()
     ours, our_answer = best_time(benchmark.ours)
     reference, plain_answer = best_time(benchmark.reference)
     return Timing(benchmark, ours, reference, benchmark.agree(our_answer, plain_answer))

@@ -133,6 +133,10 @@ def test_an_answer_that_cannot_be_shown_is_no_keep(folder: Path) -> None:
     assert done.returncode == 1
     code, out, _ = run(folder, *asked[3:], "a")
     assert (code, out.split(":")[0]) == (0, "keep      as at look 1")
+    command = " ".join((*asked, "b", ">&-"))
+    done = subprocess.run(command, shell=True, cwd=folder, env=plain, check=False)  # noqa: S602
+    assert done.returncode == 2
+    assert run(folder, "gate", "--json")[1].count('"answers": 1,') == 1  # nothing was asked
     narrow = {**plain, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([*asked, "caf\xe9"], cwd=folder, env=narrow, check=False)
     assert done.returncode == 0

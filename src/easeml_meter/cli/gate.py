@@ -78,6 +78,8 @@ def gate(old: Path | None, new: Path | None, *, as_json: bool, **options: Any) -
     if void is not None or old is None:
         _look_back(asked, void, reason, branch, as_json=as_json)
         return
+    if sys.stdout is None:
+        raise invalid("output", "closed", "a terminal, a file or a pipe: nothing was asked")
     # What a terminal cannot show must not stop an answer that is charged.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
