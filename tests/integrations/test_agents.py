@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from tests.service.helpers import Session, condition_spec, make_session, small_spec
 
+from easeml_meter import Gate
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
-from easeml_meter.integrations.agents import RefusedCall, Tools, refusing
+from easeml_meter.integrations.agents import GateTools, RefusedCall, Tools, refusing
 from easeml_meter.meter import Meter
 
 
@@ -128,3 +129,39 @@ def test_a_status_is_short_however_many_answers_there_are(tmp_path: Path) -> Non
 def test_no_verb_of_a_labeler_exists() -> None:
     verbs = {name for name in vars(Tools) if not name.startswith("_")}
     assert verbs == {"plan", "status", "check", "submit", "gate", "file"}
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> GateTools:
+    for name, wrong in (("old", 40), ("new", 10)):
+        cases = [{"id": n, "score": int(n >= wrong)} for n in range(300)]
+        (tmp_path / f"{name}.json").write_text(json.dumps(cases))
+    return GateTools(Gate(tmp_path / "gate.jsonl"), tmp_path)
+
+
+def test_an_agent_is_told_keep_or_discard_in_few_words(keeping: GateTools) -> None:
+    names = [str(n) + "\N{GRINNING FACE}" * 199 for n in range(1, 8)]
+    told = [keeping.gate("old.json", "new.json", names[0], None)]
+    told.append(keeping.gate("old.json", "new.json", names[0], None))
+    for name in names[1:]:
+        told.append(keeping.gate("old.json", "new.json", name, names[0]))
+        told.append(keeping.gate("new.json", "new.json", f"{name[:-1]}x", None))
+    assert [each["answer"] for each in told[:2]] == ["keep", "keep"]
+    assert [each["repeated"] for each in told[:3]] == [False, True, False]
+    status = keeping.status()
+    assert status["answers"] == 13
+    for reply in (*told, status):
+        assert len(json.dumps(reply, ensure_ascii=False)) < 1024
+
+
+def test_an_agent_hands_in_results_below_its_folder_only(keeping: GateTools) -> None:
+    root = keeping.root / "root"
+    root.mkdir()
+    inside = GateTools(keeping.keeping, root)
+    (root / "link.json").symlink_to(keeping.root / "old.json")
+    for path in ("../old.json", "link.json", "/etc/passwd", "gone.json", "", "a\0.json"):
+        with pytest.raises(InvalidInput, match="a file below"):
+            inside.gate(path, path, "a", None)
+    with pytest.raises(RefusedCall, match=r"^\[exit 2\] invalid: .*there is none: gate makes it"):
+        refusing(inside.status)()
+    assert not (keeping.root / "gate.jsonl").exists()

@@ -99,9 +99,37 @@ def test_an_agent_uses_up_a_budget(site: Live, people: People) -> None:
     assert len(people.developer.history()[0].signals) == 4
 
 
-def test_a_folder_is_refused_unless_trusted(tmp_path: Path) -> None:
+def test_an_agent_asks_a_gate(tmp_path: Path) -> None:
+    for name, wrong in (("old", 40), ("new", 10)):
+        rows = "".join(f"{n},{int(n >= wrong)}\n" for n in range(300))
+        (tmp_path / f"{name}.csv").write_text(f"id,score\n{rows}")
+    ledger = ["--gate", str(tmp_path / "gate.jsonl"), "--honour"]
+    environment = {name: each for name, each in os.environ.items() if name != "METER_SERVER"}
+    started = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "easeml_meter", "mcp", "--root", str(tmp_path), *ledger],
+        env=environment,
+    )
+    files = {"old": "old.csv", "new": "new.csv", "name": "a"}
+
+    async def talk() -> list[Any]:
+        async with Client(started) as client:
+            calls = [("gate", files), ("gate", files | {"old": "../x.csv"}), ("gate_status", {})]
+            return [await client.list_tools(), *[await client.call_tool(*each) for each in calls]]
+
+    listed, told, refused, status = asyncio.run(talk())
+    assert {tool.name for tool in listed.tools} == {"gate", "gate_status"}
+    assert told.structured_content["answer"] == "keep"
+    assert refused.is_error
+    assert "[exit 2]" in refused.content[0].text
+    assert status.structured_content["last_kept"] == ["a"]
+    assert max(len(each.content[0].text) for each in (told, refused, status)) < 1024
+
+
+@pytest.mark.parametrize("option", [(), ("--gate", "gate.jsonl")])
+def test_a_folder_is_refused_unless_trusted(tmp_path: Path, option: tuple[str, ...]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "easeml_meter", "mcp"],
+        [sys.executable, "-m", "easeml_meter", "mcp", *option],
         cwd=tmp_path,
         input="",
         capture_output=True,
@@ -109,4 +137,5 @@ def test_a_folder_is_refused_unless_trusted(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 5
-    assert "hides nothing from an agent of this account" in done.stderr
+    assert "an agent of this account" in done.stderr
+    assert "--honour" in done.stderr

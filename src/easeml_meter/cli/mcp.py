@@ -1,4 +1,4 @@
-"""`meter mcp`: a meter as tools for coding agents."""
+"""`meter mcp`: a meter, or a gate, as tools for coding agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from easeml_meter.cli.common import MeterPlace, open_remote, place_options
+from easeml_meter.cli.common import PATH, MeterPlace, open_remote, place_options
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied
 
@@ -20,19 +20,30 @@ if TYPE_CHECKING:
     "--root",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     default=Path(),
-    help="The agent may submit files below this folder only. Default: this one.",
+    help="The agent may hand in files below this folder only. Default: this one.",
 )
-@click.option("--honour", is_flag=True, help="Serve a meter in a folder, trusting the agent.")
+@click.option("--gate", type=PATH, metavar="LEDGER", help="Serve this ledger of meter gate.")
+@click.option("--honour", is_flag=True, help="Serve files that the agent can read, trusting it.")
 @place_options
-def mcp(root: Path, honour: bool, place: MeterPlace) -> None:
+def mcp(root: Path, gate: Path | None, honour: bool, place: MeterPlace) -> None:
     """Serve a meter to a coding agent (Model Context Protocol, over stdin and stdout).
 
     Tools: meter_plan, meter_status, meter_check, meter_submit, meter_gate; none of a labeler. Give
-    the agent a developer's token (METER_TOKEN) and a server (METER_SERVER).
+    the agent a developer's token (METER_TOKEN) and a server (METER_SERVER). With --gate: gate and
+    gate_status, on result files; the tools of a meter, too, if there is a server.
     """
+    from easeml_meter.client.gate import Gate
+    from easeml_meter.integrations.agents import GateTools, Tools
     from easeml_meter.integrations.mcp import serve
 
-    serve(_meter(place, honour=honour), root)
+    if gate is not None and not honour:
+        raise Denied(
+            "an agent of this account can read the results and the ledger: let a protected job ask "
+            "the gate, or trust the agent (--honour)"
+        )
+    keeping = None if gate is None else GateTools(Gate(gate), root)
+    alone = gate is not None and place.server is None
+    serve(None if alone else Tools(_meter(place, honour=honour), root), keeping)
 
 
 def _meter(place: MeterPlace, *, honour: bool) -> MeterVerbs:

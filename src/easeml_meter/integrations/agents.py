@@ -14,6 +14,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from easeml_meter.client.gate import Gate
 from easeml_meter.core.questions.labels import fewer_answers, plan_labels
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import Signal
@@ -34,9 +35,11 @@ _WORDS = {
     "--id": "id_column",
     "--fail-above BAND or --most-loss LOSS": "fail_above, the number of a band",
     "meter history": "meter_status",
+    "meter gate OLD NEW": "gate",
 }
 """What commands and options, of which errors speak, are called here."""
 _MODELS = (".onnx",)
+_RESULTS = (".json", ".jsonl", ".csv", ".tsv", ".parquet", ".xml", ".eval")
 
 Arguments = ParamSpec("Arguments")
 Answer = dict[str, Any]
@@ -131,16 +134,8 @@ class Tools:
 
         What is refused was not opened, and a refusal says the same whether or not it exists.
         """
-        name = os.path.basename(given)[:80]
-        wanted = f"a file below {self.root} that ends in {' '.join(endings)} needed"
-        refusal = InvalidInput(f"{name!r} given, {wanted}")
-        if Path(given).suffix.lower() not in endings or "\0" in given:
-            raise refusal
-        root = self.root.resolve()
+        found, refusal = below(self.root, given, endings)
         try:
-            found = (root / given).resolve(strict=True)
-            if not found.is_relative_to(root) or found.suffix.lower() not in endings:
-                raise refusal
             # Neither through a link that was put there meanwhile, nor waiting for a pipe.
             handle = os.open(found, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except (OSError, RuntimeError):
@@ -157,6 +152,58 @@ class Tools:
     def _predictions(self, test: str, validation: str, id_column: str | None) -> PredictionFiles:
         files = self.file(test), self.file(validation)
         return PredictionFiles(*files, RowMatching(id_column=id_column))
+
+
+@dataclass(frozen=True)
+class GateTools:
+    """The tools of an agent, for the ledger of `meter gate` and the results below one folder."""
+
+    keeping: Gate
+    root: Path
+
+    def gate(self, old: str, new: str, name: str, old_name: str | None) -> Answer:
+        """Return keep or discard; a name that was asked before is not charged."""
+        results = (below(self.root, each, _RESULTS)[0] for each in (old, new))
+        told = self.keeping.ask(*results, name=name, old_name=old_name)
+        said, left, head = told.text
+        return {
+            "answer": told.answer,
+            "model": shown(told.new, 60),
+            "look": told.look,
+            "repeated": told.repeated,
+            "said": shown(said, 360),
+            "next": left,
+            "head": head,
+        }
+
+    def status(self) -> Answer:
+        """Return what was kept, what is left, and what the next keep needs."""
+        told = self.keeping.status()
+        last = [shown(name, 40) for name in told.pop("kept")[-_LAST:]]
+        beat = told.pop("model_to_beat")
+        found = {name: told[name] for name in ("question", "confidence", "cases", "answers")}
+        found |= {"answers_left": told["answers_left"], "next": told["text"], "head": told["head"]}
+        return found | {"model_to_beat": beat and shown(beat, 60), "last_kept": last}
+
+
+def below(root: Path, given: str, endings: tuple[str, ...]) -> tuple[Path, InvalidInput]:
+    """Return a file below a folder, and what to refuse it with where it cannot be read.
+
+    Raises:
+        InvalidInput: it is not there, elsewhere, or has another ending.
+    """
+    name = os.path.basename(given)[:80]
+    wanted = f"a file below {root} that ends in {' '.join(endings)} needed"
+    refusal = InvalidInput(f"{name!r} given, {wanted}")
+    if Path(given).suffix.lower() not in endings or "\0" in given:
+        raise refusal
+    try:
+        found = (root.resolve() / given).resolve(strict=True)
+    except (OSError, RuntimeError):
+        raise refusal from None
+    if not found.is_relative_to(root.resolve()) or found.suffix.lower() not in endings:
+        raise refusal
+    return found, refusal
 
 
 def _line(signal: Signal) -> str:

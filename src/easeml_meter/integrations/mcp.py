@@ -1,15 +1,14 @@
-"""`meter mcp`: a meter as tools of the Model Context Protocol, over stdin and stdout."""
+"""`meter mcp`: a meter, or a gate, as tools of the Model Context Protocol, by stdin and stdout."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from easeml_meter.errors import MeterError
-from easeml_meter.integrations.agents import Answer, Tools, refusing
-from easeml_meter.meter import MeterVerbs
+from easeml_meter.integrations.agents import Answer, GateTools, Tools, refusing
 
 _INSTRUCTIONS = """\
 A hidden test set tells how far the validation score has drifted from the truth. Each answer uses \
@@ -26,14 +25,20 @@ _CHARGED = {
 }
 
 
-def serve(meter: MeterVerbs, root: Path) -> None:
-    """Serve a meter to the agent at the other end of stdin and stdout, until it hangs up."""
+_KEEPING = """\
+`gate` answers keep or discard of a new version, by results that were scored on the same cases as \
+the old ones, for the whole loop: keep a change only if it says so. Each new name uses an answer. \
+Do not read the cases or their results: what is fitted to them is not better."""
+
+
+def serve(tools: Tools | None, keeping: GateTools | None = None) -> None:
+    """Serve a meter, or a gate, to the agent at the other end of stdin and stdout."""
     for name in ("httpx", "httpx2", "mcp"):  # they log addresses, and stderr is the agent's, too
         logging.getLogger(name).setLevel(logging.WARNING)
-    build(Tools(meter, root)).run("stdio")
+    build(tools, keeping).run("stdio")
 
 
-def build(tools: Tools) -> Any:
+def build(tools: Tools | None, keeping: GateTools | None = None) -> Any:
     """Return the server: of version 2 of the SDK, or of version 1.
 
     Raises:
@@ -53,8 +58,42 @@ def build(tools: Tools) -> Any:
                 said = f"{'.'.join(map(str, wrong['loc']))}: {wrong['msg'].lower()}"
             raise failure(f"[exit 2] invalid: {said}")
 
-    server = Server("easeml-meter", instructions=_INSTRUCTIONS, log_level="WARNING")
+    said = [_INSTRUCTIONS] if tools else []
+    said += [_KEEPING] if keeping else []
+    server = Server("easeml-meter", instructions="\n".join(said), log_level="WARNING")
     annotations = import_module("mcp.types").ToolAnnotations
+    for title, tool, hints in (
+        *(_of_meter(tools) if tools else ()),
+        *(_of_gate(keeping) if keeping else ()),
+    ):
+        server.add_tool(refusing(tool, failure), annotations=annotations(title=title, **hints))
+    return server
+
+
+Titled = tuple[str, Callable[..., Answer], dict[str, bool]]
+
+
+def _of_gate(tools: GateTools) -> tuple[Titled, ...]:
+    """Return the tools of a ledger of `meter gate`."""
+
+    def gate(old: str, new: str, name: str, old_name: str | None = None) -> Answer:
+        """Keep or discard? Is NEW better than OLD, for the whole loop. USES ONE ANSWER.
+
+        `old` and `new` are result files below the root folder, on the same cases. `name` names the
+        new version, such as its commit; a name that was asked before gets the same answer for free.
+        `old_name` names the version in `old`; without it, that is the last one kept.
+        """
+        return tools.gate(old, new, name, old_name)
+
+    def gate_status() -> Answer:
+        """Show what was kept, the answers left, and what the next keep needs. Free."""
+        return tools.status()
+
+    return ("Keep or discard?", gate, _CHARGED), ("Where the gate stands", gate_status, _FREE)
+
+
+def _of_meter(tools: Tools) -> tuple[Titled, ...]:
+    """Return the tools of a meter."""
 
     def meter_plan(
         labels: int | None = None,
@@ -105,15 +144,13 @@ def build(tools: Tools) -> Any:
         """
         return tools.gate(model, fail_above)
 
-    for title, tool, hints in (
+    return (
         ("Plan a meter", meter_plan, _FREE),
         ("Where the meter stands", meter_status, _FREE),
         ("Check predictions", meter_check, _FREE),
         ("Submit a model", meter_submit, _CHARGED),
         ("May a model pass?", meter_gate, _FREE),
-    ):
-        server.add_tool(refusing(tool, failure), annotations=annotations(title=title, **hints))
-    return server
+    )
 
 
 def _sdk() -> tuple[Any, Any]:
