@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -125,3 +128,32 @@ def test_labels_are_bought_step_by_step_and_only_better_models_pass(tmp_path: Pa
     assert [int(bought.replace(",", "")) for *_, bought in steps] == list(range(367, 3_671, 367))
     assert "promises kept: 10 of 10" in told
     assert "problems found by the audit: 0" in told
+
+
+def test_a_leaderboard_goes_through_the_gate_in_the_order_of_its_dates(tmp_path: Path) -> None:
+    """Two records by luck, one in truth; a clone has the dates of its files, and other names."""
+    luck = [0, 1, -3, 3, 150, 149]
+    rows = [[1.4 + 0.001 * gain + (gain > 100) * 0.2] * 300 for gain in luck]
+    flat, clone = tmp_path / "flat", tmp_path / "clone"
+    git(tmp_path, "init", "--quiet", "clone")
+    flat.mkdir()
+    for number, values in enumerate(rows):
+        cases = [{"question": str(n), "preference": str(v)} for n, v in enumerate(values)]
+        folder = clone / "results" / "fbdace"[number]
+        folder.mkdir(parents=True)
+        (flat / f"2024010{number + 1}_{folder.name}.json").write_text(json.dumps(cases))
+        (folder / "notes.json").write_text(json.dumps(cases))
+        git(clone, "add", "-A")
+        git(clone, "commit", "--quiet", "-m", "one", date=f"2024-01-0{number + 1}T00:00:00Z")
+    columns = ("--id", "question", "--score", "preference", "--range", "1,2")
+    said = "5 entries asked: 3 records by the score, 1 kept, 90 % sure of all\n"
+    told = example("leaderboard", flat, *columns)
+    assert told == f"20240105  20240105_c is better than 20240101_f\n{said}"
+    told = example("leaderboard", clone / "results", "--file", "notes.json", *columns)
+    assert told == f"2024-01-05  c is better than f\n{said}"
+
+
+def git(folder: Path, *arguments: str, date: str = "2024-01-01T00:00:00Z") -> None:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    given = {**os.environ, "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    subprocess.run(["git", *who, *arguments], cwd=folder, check=True, env=given)

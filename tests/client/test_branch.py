@@ -30,6 +30,11 @@ def cloned(site: Path, name: str) -> Path:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
+    return remote_of(tmp_path)
+
+
+def remote_of(tmp_path: Path) -> Path:
+    """Make a bare repository, remote.git, with one commit on main."""
     git(tmp_path, "init", "--quiet", "--bare", "remote.git")
     git(tmp_path, "init", "--quiet", "first")
     git(tmp_path / "first", "commit", "--quiet", "--allow-empty", "-m", "begin")

@@ -348,7 +348,7 @@ def test_one_job_of_gitlab_at_a_time_started_by_a_person() -> None:
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     """Return the checkout of a job, with results beside it and a bare repository as its origin."""
-    return test_branch.cloned(test_branch.site.__wrapped__(tmp_path), "job")
+    return test_branch.cloned(test_branch.remote_of(tmp_path), "job")
 
 
 GATE = {"METER_MODE": "gate", "METER_OLD": "main.json", "METER_OLD_NAME": "main"}
