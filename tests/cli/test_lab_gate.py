@@ -1,4 +1,4 @@
-"""`meter lab noise` as people use it."""
+"""`meter lab noise` and `meter lab gate` as people use them."""
 
 from __future__ import annotations
 
@@ -74,3 +74,31 @@ def test_noise_needs_no_large_library(two: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_rules_side_by_side(capsys: Captured, tmp_path: Path) -> None:
+    chart = tmp_path / "rules.svg"
+    small = ["--labels", "60", "--steps", "5", "--runs", "50"]
+    code, out, err = run(capsys, "lab", "gate", *small, "--chart", str(chart))
+    assert (code, err) == (0, "")
+    assert out.startswith("60 cases, 5 answers, 50 loops, in percent:\n")
+    assert "\nmeter gate  " in out
+    assert "Loops of 5 edits on 60 cases" in chart.read_text("utf-8")
+    _, out, _ = run(capsys, "lab", "gate", *small, "--labels", "50", "--json")
+    first, second = json.loads(out)
+    assert (first["labels"], second["labels"], second["steps"]) == (60, 50, 5)
+    assert [*first["rules"][0]["real"]] == ["0.02", "0.05", "0.1"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--labels", "5"], "labels: 5 given"),
+        (["--steps", "1"], "steps: 1 given"),
+        (["--steps", "5", "--steps", "6", "--chart", "a.svg"], "with one number of --labels"),
+    ],
+)
+def test_loops_that_cannot_be_played(capsys: Captured, wrong: list[str], said: str) -> None:
+    code, out, err = run(capsys, "lab", "gate", *wrong)
+    assert (code, out) == (2, "")
+    assert said in err

@@ -21,6 +21,7 @@ _COMMANDS = {
     "paper": ("easeml_meter.cli.lab", "The paper's meters beside ours: names, labels, commands."),
     "coverage": ("easeml_meter.cli.lab_simulation", "How often a developer breaks the promise."),
     "limit": ("easeml_meter.cli.lab_simulation", "The fewest labels that withstand an attack."),
+    "gate": ("easeml_meter.cli.lab_gate", "Six rules that keep or discard, in loops of edits."),
     "noise": ("easeml_meter.cli.lab_gate", "How much of a score is luck: one system, run twice."),
     "misuse": ("easeml_meter.cli.lab_simulation", "What happens when assumptions are broken."),
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from easeml_meter.checks import read_confidence
-from easeml_meter.cli.common import PATH, echo_json, json_option
+from easeml_meter.cli.common import PATH, chart_option, echo_json, json_option, save_chart
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.gains import noise as count_flips
 from easeml_meter.promise.gains import reaches
@@ -58,3 +58,66 @@ def noise(
         echo_json(noise_json(found, size, steps, delta))
     else:
         click.echo("\n".join(noise_lines(found, size, steps, delta)))
+
+
+@click.command()
+@click.option("--labels", type=int, multiple=True, default=(300,), help="Repeatable. Default: 300.")
+@click.option("--steps", type=int, multiple=True, default=(20,), help="Repeatable. Default: 20.")
+@click.option("--runs", type=int, default=2_000, help="Loops. Default: 2,000.")
+@click.option("--seed", type=int, default=7, help="Seed. Default: 7.")
+@chart_option
+@json_option
+def gate(
+    *,
+    labels: tuple[int, ...],
+    steps: tuple[int, ...],
+    runs: int,
+    seed: int,
+    chart: Path | None,
+    as_json: bool,
+) -> None:
+    """How many useless edits do six rules keep, and how many real ones?
+
+    Plays loops of edits that change the answers to a tenth of the cases: none is better, or one is
+    by 2, 5 or 10 points and 2 % of the cases get worse. Then an attacker, who acts on every
+    answer, tries to have a useless edit kept.
+
+    \b
+    Example:
+      meter lab gate --labels 100 --labels 1000 --steps 50
+    """
+    from easeml_meter.lab.loops import World, side_by_side, table
+    from easeml_meter.report.loops import Bars, loops_svg
+
+    if chart is not None and len(labels) * len(steps) > 1:
+        raise invalid("chart", str(chart), "with one number of --labels and one of --steps")
+    found = {
+        (cases, answers): side_by_side(World(cases, answers, runs, seed))
+        for cases in labels
+        for answers in steps
+    }
+    if chart is not None:
+        ((cases, answers), rules), *_ = found.items()
+        title = f"Loops of {answers:,} edits on {cases:,} cases"
+        rows = [
+            Bars(each.rule, (each.loops, each.attacked), (each.real[0.02], each.real[0.05]))
+            for each in rules
+        ]
+        save_chart(chart, title, loops_svg(title, rows))
+    if as_json:
+        settings = ({"labels": cases, "steps": answers} for cases, answers in found)
+        echo_json(
+            [
+                setting | {"runs": runs, "rules": [each.to_json() for each in rules]}
+                for setting, rules in zip(settings, found.values(), strict=True)
+            ]
+        )
+        return
+    for (cases, answers), rules in found.items():
+        click.echo(f"{cases:,} cases, {answers:,} answers, {runs:,} loops, in percent:")
+        click.echo("\n".join([*table(rules), ""]))
+    click.echo(
+        "useless: of edits that do nothing, those kept. loops with: at least one of them. real: of "
+        "edits with a gain.\nattacked: an attacker's useless edit is kept. Plain Bonferroni and "
+        "meter gate promise 10 % at most."
+    )
