@@ -46,6 +46,12 @@ def test_keep_or_discard(folder: Path) -> None:
     )
     assert "New ledger gate.jsonl" in err
     assert "an honour system" in err
+    assert err.endswith(" From now on, OLD is the results of 4f1c2e.\n")
+    code, _, err = run(folder, "gate", "main.json")
+    assert (code, err) == (2, "meter: results: 'one file' given, OLD and NEW needed\n")
+    code, _, err = run(folder, "gate", "main.json", "same.json", "--looks", "20")
+    said = "gate.jsonl was made without it: leave it out, or name another --ledger"
+    assert (code, err) == (2, f"meter: looks: 20 given, {said}\n")
     for _ in range(2):
         code, out, err = run(folder, "gate", "main.json", "same.json", "--name", "b")
         assert (code, err) == (6, "")

@@ -119,3 +119,14 @@ def test_the_report_of_a_test_run(tmp_path: Path) -> None:
     subprocess.run([sys.executable, *command], cwd=tmp_path, check=False, capture_output=True)
     cases = {f"test_a::test_n[{n}]": int(n != 2) for n in (1, 2, 3)} | {"test_a::test_skips": 0}
     assert read_results(report, Form(), "new").cases == cases
+
+
+def test_the_only_column_that_is_called_so_is_found(tmp_path: Path) -> None:
+    rows = [{"question_id": n, "judge_score": 7, "note": ""} for n in range(3)]
+    (tmp_path / "a.json").write_text(json.dumps({"results": rows}))
+    form = Form(scores=True, range=(Fraction(0), Fraction(10)))
+    found = read_results(tmp_path / "a.json", form, "old")
+    assert (found.form.id, found.form.score) == ("question_id", "judge_score")
+    (tmp_path / "a.json").write_text(json.dumps([{**row, "user_id": 1} for row in rows]))
+    with pytest.raises(InvalidInput, match="no column id"):
+        read_results(tmp_path / "a.json", form, "old")

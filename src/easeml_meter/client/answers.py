@@ -133,10 +133,18 @@ def what_next(settings: Settings, state: State, before: Any) -> str:
 
 
 def note_of(
-    ledger: Ledger, model: str | None, placed: Mapping[str, Any] | None, *, made: bool
+    ledger: Ledger,
+    model: str | None,
+    placed: Mapping[str, Any] | None,
+    *,
+    made: bool,
+    moved: bool = False,
 ) -> str:
-    """Say what a look changed besides: a new ledger, a fresh test set, cases that joined."""
+    """Say what a look changed besides: a new ledger, other cases, the model to beat."""
     settings, cases = ledger.settings, ledger.state.cases
+    if moved:
+        first = note_of(ledger, model, placed, made=made)
+        return f"{first} From now on, OLD is the results of {ledger.state.incumbent}.".lstrip()
     if made:
         looks = "no limit of" if settings.looks is None else f"{settings.looks:,}"
         said = f"New ledger {ledger.path}: {_sure(settings)}, {looks} answers."

@@ -103,8 +103,8 @@ class Gate:
         for name, value in self._given.items():
             stands = getattr(ledger.settings, name)
             if value != stands:
-                fixed = plain(stands)
-                needed = f"{self.path} was made with {fixed}: leave it out"
+                fixed = "without it" if stands is None else f"with {plain(stands)}"
+                needed = f"{self.path} was made {fixed}: leave it out, or name another --ledger"
                 raise invalid(name, plain(value), needed)
         return ledger.settings
 
@@ -149,8 +149,8 @@ class Gate:
         if one and (old is None or new is None):
             old, new = None, old if new is None else new
         if new is None or (old is None) != one:
-            needed = "NEW alone" if one else "OLD and NEW"
-            raise invalid("results", "others", f"{settings.question} takes {needed}")
+            needed = "--at-least takes NEW alone" if one else "OLD and NEW needed"
+            raise invalid("results", "two files" if one else "one file", needed)
         older, newer = self._read(settings, old, new)
         form = (older or newer).form
         found = replace(settings, id=form.id, score=form.score)
@@ -221,7 +221,8 @@ class Gate:
             pending = ledger.intend(cases, placed, (name, against))
         yes = decide(settings, level, old, new) and not new.wrong
         word = ledger.answer(pending, yes)
-        note = note_of(ledger, against, placed, made=made)
+        moved = ledger.state.incumbent != state.incumbent
+        note = note_of(ledger, against, placed, made=made, moved=moved)
         return answer_of(ledger, {**pending, "answer": word}, before, note=note)
 
     def _place(
@@ -267,7 +268,7 @@ class Gate:
                 continue
             same = other.settings.words == ledger.settings.words
             if not same and any(cases & each for each in other.known_cases().values()):
-                said = f"{other.path} asks these cases another way"
+                said = f"{other.path} asks these cases another way: each needs cases of its own"
                 raise invalid("ledger", str(self.path), said)
 
     def _asked_before(

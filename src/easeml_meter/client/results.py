@@ -127,12 +127,14 @@ def _results(columns: Iterable[Columns], form: Form) -> Results:
         raise InvalidInput(f"{ids.count(''):,} rows have no {form.id}")
     values: list[Any] = _numbers(written) if form.scores else _rights(written)
     if None in values:
-        needed = "no number" if form.scores else "neither right nor wrong: --scores takes numbers"
+        needed = "neither right nor wrong: --scores takes numbers, --range 0,10 those up to 10"
+        needed = "no number" if form.scores else needed
         raise InvalidInput(f"{values.count(None):,} of {len(ids):,} values are {needed}")
     low, high = map(float, form.range)
     outside = sum(not low <= value <= high for value in values) if form.scores else 0
     if outside:
-        raise InvalidInput(f"{outside:,} scores are not within {low:g},{high:g}: --range LOW,HIGH")
+        least_and_most = f"within {low:g},{high:g}: --range says the least and the most, as 0,10"
+        raise InvalidInput(f"{outside:,} scores are not {least_and_most}")
     cases = dict(zip(ids, values, strict=True))
     if len(cases) < len(ids):
         cases = _runs(ids, values, form)
@@ -263,6 +265,9 @@ def _found(names: list[Any], form: Form) -> Form:
 
     def find(what: str, wanted: str | None, usual: Iterable[str]) -> Any:
         found = next((known[each] for each in usual if each in known), None)
+        if found is None:  # question_id, judge_score: if only one is called so
+            alike = [name for each, name in known.items() if each.endswith(f"_{what}")]
+            found = alike[0] if len(alike) == 1 else None
         found = found if wanted is None else wanted
         if found not in names:
             there = ", ".join(str(name)[:40] for name in names[:8])
