@@ -144,12 +144,26 @@ def test_a_key_hides_what_the_ids_are(tmp_path: Path, monkeypatch: pytest.Monkey
     assert lines(tmp_path / "plain.jsonl")[-1]["state"]["ids"] != keyed
 
 
+def test_a_spent_gate_says_what_a_fresh_set_finds(tmp_path: Path) -> None:
+    asked = Gate(tmp_path / "gate.jsonl", looks=1)
+    asked.ask(*pair(300, 0))
+    with pytest.raises(Spent, match=r"300 cases .* share\): gains of 3.7 points in 1 answer\.$"):
+        asked.ask(*pair(300, 40))
+    scored = Gate(tmp_path / "scores.jsonl", looks=1, scores=True)
+    scored.ask(*pair(300, 0))
+    with pytest.raises(Spent, match=r"starts again \(its own share\)\.$"):
+        scored.ask(*pair(300, 40))
+
+
 def test_too_few_cases_are_refused_before_anything_is_made(tmp_path: Path) -> None:
     asked = Gate(tmp_path / "gate.jsonl", looks=10)
     with pytest.raises(
-        InvalidInput, match="6 cases cannot show anything in 10 answers: at least 7"
+        InvalidInput,
+        match=r"^6 cases .* in 10 answers: at least 7 are needed, 60 for a gain of 20 points$",
     ):
         asked.ask(*pair(6, 6))
+    with pytest.raises(InvalidInput, match=r"at least \d+ are needed$"):  # no sign test
+        Gate(tmp_path / "gate.jsonl", at_least="80%").ask([1] * 6)
     assert not any(tmp_path.iterdir())
     few = Gate(tmp_path / "gate.jsonl")
     few.ask(*pair(12, 10))

@@ -27,6 +27,8 @@ from easeml_meter.promise.kernel import (
     mixed,
 )
 
+_MOST_PLANNED = 10_000
+"""Of more cases, a set that is spent does not say what a fresh one finds."""
 _SHOWN = (20, 40, 80)
 """Numbers of disputed cases whose bar is shown, besides the least one: never this look's."""
 
@@ -121,19 +123,40 @@ def level_of(settings: Settings, state: State, clusters: Mapping[str, str]) -> F
     again = f"A fresh set of {n:,} cases starts again (its own share)."
     if len(state.rung) == len(ALARM_SHARES):
         raise Spent(f"closed: the third alarm. What was ok stays promised. {again}")
+    signs = settings.question == BETTER and not settings.scores
     if level == 0:
         looks = settings.looks or 0
+        if signs and n <= _MOST_PLANNED:
+            again = f"{again[:-1]}: {_found(n, settings.delta, looks)}"
         raise Spent(f"spent: {looks:,} of {looks:,} answers. {again}")
     if possible(settings, n, level, clusters):
         return level
     if not state.asked:
         least = first(lambda cases: possible(settings, cases, level), n, 10**6)
         run = f" in {settings.looks:,} answers" if settings.looks else ""
-        raise InvalidInput(f"{n:,} cases cannot show anything{run}: at least {least:,} are needed")
+        needed = f"at least {least:,} are needed{_large_gain(level) if signs else ''}"
+        raise InvalidInput(f"{n:,} cases cannot show anything{run}: {needed}")
     luck = ""
-    if n < 64 and settings.question == BETTER and not settings.scores:
+    if n < 64 and signs:
         luck = f" ({n} of {n} is luck once in {2**n:,}, the level is once in {1 / level})"
     raise Spent(f"spent: with {n:,} cases no number of wins would do{luck}. {again}")
+
+
+def _found(cases: int, delta: Fraction, looks: int) -> str:
+    """Say what a fresh set of as many cases finds."""
+    from easeml_meter.promise.gains import reach
+    from easeml_meter.report.gains import points
+
+    gain = points(reach(cases, delta, looks).first)
+    return f"gains of {gain} points in {looks:,} answer{'s' if looks > 1 else ''}."
+
+
+def _large_gain(level: Fraction) -> str:
+    """Say what a gain that people would call large takes."""
+    from easeml_meter.promise.gains import cases_for
+
+    cases = cases_for(0.2, level)
+    return "" if cases is None else f", {cases:,} for a gain of 20 points"
 
 
 # --- what the next look needs: functions of the level and of public numbers -----------------------
