@@ -51,7 +51,7 @@ class Branch:
         self.parent = self._git("rev-parse", "FETCH_HEAD") or ""
         place = f"{self.parent}:{ledger.name}"
         if self._git("cat-file", "-e", place, fails=True) is not None:
-            ledger.write_bytes((self._git("show", place) or "").encode())
+            ledger.write_bytes((self._git("cat-file", "blob", place) or "").encode())
 
     def push(self, message: str) -> None:
         """Push the ledger; one that has not changed stays as it is.
@@ -61,7 +61,7 @@ class Branch:
         """
         if not self.ledger.exists():
             return
-        blob = self._git("hash-object", "-w", str(self.ledger.absolute()))
+        blob = self._git("hash-object", "-w", "--no-filters", str(self.ledger.absolute()))
         kept = (self._git("ls-tree", self.parent) or "").splitlines() if self.parent else []
         entry = f"100644 blob {blob}\t{self.ledger.name}"
         if entry in kept:
@@ -90,7 +90,7 @@ class Branch:
         except OSError as error:
             raise MeterError(f"git cannot be run: {error.strerror}") from None
         if done.returncode == 0:
-            return done.stdout.rstrip("\n") if arguments[0] != "show" else done.stdout
+            return done.stdout if arguments[0] == "cat-file" else done.stdout.strip()
         if fails:
             return None
         said = " ".join(done.stderr.split())[:200]
