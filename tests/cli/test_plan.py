@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from tests.cli.running import Captured, plan_json, run
 
 from easeml_meter.core.questions.comparison import compare_forms
+from easeml_meter.core.questions.labels import plan_alarm
 from easeml_meter.core.questions.planning import reachable_tolerance, required_labels
 from easeml_meter.meter import Meter
 from easeml_meter.report.presets import PRESETS
@@ -294,7 +296,7 @@ def test_the_table_is_that_of_the_page_on_the_mathematics() -> None:
 def test_what_a_thousand_labels_promise_in_twenty_steps(
     capsys: pytest.CaptureFixture[str], options: list[str], tolerance: float
 ) -> None:
-    answer = plan_json(capsys, "--labels", "1000", "--steps", "20", "--delta", "0.1", *options)
+    answer = plan_json(capsys, "--labels", "1000", "--steps", "20", "--ask", "gap", *options)
     assert answer["tolerances"][0] == pytest.approx(tolerance, rel=1e-5)
 
 
@@ -315,7 +317,7 @@ def test_what_they_would_promise_if_all_answers_counted() -> None:
         (["--steps", "10", "--tolerance", "0.2"], "2, with an edge at 0.1"),
         (["--steps", "9", "--tolerance", "0.1", "--signals", "4"], "4, with edges at 0.25, 0.5,"),
         (["--steps", "9", "--tolerance", "0.1", "--signals", "1"], "1, from 0 to 1"),
-        (["--labels", "1000", "--steps", "20"], "4, with edges at 0.045, 0.215, 0.43"),
+        (["1000", "--steps", "20", "--ask", "gap"], "4, with edges at 0.045, 0.215, 0.43"),
         (["1k", "--protocol", "incremental"], "2, with an edge at 0.025"),
     ],
 )
@@ -344,13 +346,13 @@ def test_a_plan_always_shows_its_bands(
         ("50k", 10, 1.4),
     ],
 )
-def test_labels_alone_are_a_plan(
+def test_bands_are_one_word_away(
     capsys: Captured, tmp_path: Path, labels: str, steps: int, points: float
 ) -> None:
-    found = plan_json(capsys, labels)
-    assert found == plan_json(capsys, "--labels", labels)
+    found = plan_json(capsys, labels, "--ask", "gap")
+    assert found == plan_json(capsys, "--labels", labels, "--ask", "gap")
     assert (found["steps"], found["delta"], found["promised_points"]) == (steps, 0.1, points)
-    _, out, _ = run(capsys, "plan", labels)
+    _, out, _ = run(capsys, "plan", labels, "--ask", "gap")
     said = f"In the lowest band: true error at most the validation error + {points} points."
     assert out.startswith(said)
     assert ("not ten" in out) is (steps < 10)
@@ -363,6 +365,95 @@ def test_labels_alone_are_a_plan(
     assert run(capsys, *shlex.split(following), "-C", folder)[0] == 0
     assert Meter.open(folder).spec.edges == tuple(found["edges"])
     assert Meter.open(folder).spec.inputs == "public"
+
+
+@pytest.mark.parametrize(
+    ("labels", "points", "at_95"),
+    [
+        ("50", 34.4, 36.7),
+        ("100", 24.1, 25.6),
+        ("200", 16.6, 17.7),
+        ("300", 13.6, 14.4),
+        ("500", 10.5, 11.1),
+        ("1k", 7.4, 7.8),
+        ("2,000", 5.2, 5.5),
+        ("5000", 3.3, 3.5),
+    ],
+)
+def test_labels_alone_are_an_alarm(
+    capsys: Captured, tmp_path: Path, labels: str, points: float, at_95: float
+) -> None:
+    _, out, _ = run(capsys, "plan", labels)
+    said = f"ok will mean: true error at most the validation error + {points} points"
+    assert out.startswith(said)
+    assert f"  95 % sure                       + {at_95} points, " in out
+    assert plan_json(capsys, labels, "--confidence", "95")["promised_points"] == at_95
+    *_, following = out.strip().split("Next: meter ")
+    folder = str(tmp_path / "made")
+    assert run(capsys, *shlex.split(following), "-C", folder)[0] == 0
+    assert Meter.open(folder).spec.question == "alarm"
+
+
+@pytest.mark.parametrize(
+    ("typed", "alarm"),
+    [
+        (["30"], True),
+        (["5000"], True),
+        (["5000", "--delta", "0.25"], True),
+        (["5000", "--delta", "0.26"], False),
+        (["5001"], False),
+        (["5001", "--steps", "19"], False),
+        (["5001", "--steps", "20"], True),
+        (["5001", "--ask", "alarm"], True),
+        (["500", "--tenants", "5,5", "--confidence", "95"], True),
+        (["500", "--tolerance", "0.1"], False),
+        (["500", "--protocol", "incremental"], False),
+        (["500", "--preset", "weekly", "--steps", "3", "--tolerance", "0.2"], False),
+        (["6000", "--expects", "0.1"], True),
+        (["--g", "0.05"], True),
+    ],
+    ids=str,
+)
+def test_the_alarm_is_the_first_offer(capsys: Captured, typed: list[str], alarm: bool) -> None:
+    _, out, _ = run(capsys, "plan", *typed)
+    assert out.startswith("ok will mean") is alarm
+
+
+def test_a_plan_of_an_alarm_says_what_else_there_is(capsys: Captured) -> None:
+    _, out, _ = run(capsys, "plan", "500")
+    assert out.splitlines()[:10] == [
+        "ok will mean: true error at most the validation error + 10.5 points (500 labels, 250 "
+        "validation rows; 13.5 after one alarm, 14.4 after two).",
+        "90 % sure of all ok together. A model at an error of 20 % that was neither fitted nor "
+        "chosen on the validation rows is ok 99 times in 100 at the first answer (30 %: 97, 50 %: "
+        "96).",
+        "",
+        "Other ways, and what they add to the validation error:",
+        "  20 answers                      + 10.5 points, 14.0 after one alarm",
+        "  100 answers                     + 10.5 points, 15.0 after one alarm",
+        "  95 % sure                       + 11.1 points, 14.0 after one alarm",
+        "  1,000 labels                    + 7.4 points, 9.5 after one alarm",
+        "  bands (--ask gap)               + 13.4 points in the lowest",
+        "",
+    ]
+    _, out, _ = run(capsys, "plan", "10000")
+    assert "ok, or an alarm (--ask alarm)   + 2.3 points, 3.0 after one alarm" in out
+    _, out, _ = run(capsys, "plan", "10000", "--ask", "alarm", "--confidence", "95")
+    assert "+ 2.5 points (10,000 labels, 5,000 validation rows; 3.1 after one alarm" in out
+    _, out, _ = run(capsys, "plan", "500", "--expects", "10%")
+    assert "+ 8.0 points" in out
+    assert "an error of 10 %" in out
+    assert "(20 %: 94, 30 %: 89)." in out
+    _, out, _ = run(capsys, "plan", "500", "--validation", "100")
+    assert "+ 13.1 points (500 labels, 100 validation rows; 16.4 after one alarm, 17.2" in out
+    _, out, _ = run(capsys, "plan", "--g", "0.05")
+    assert "+ 5.0 points (2,116 labels, 1,058 validation rows)." in out
+
+
+def test_an_alarm_of_any_size_is_planned_at_once() -> None:
+    started = time.process_time()
+    assert plan_alarm(10**8).question.promised_points == 0.1
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(
@@ -390,7 +481,10 @@ def test_numbers_are_read_as_people_write_them(
 
 
 def test_a_file_may_say_labels_or_a_tolerance_alone(capsys: Captured, tmp_path: Path) -> None:
-    for text, same in (("labels = 500", ["500"]), ("tolerance = 0.05", ["--tolerance", "0.05"])):
+    for text, same in (
+        ("labels = 500", ["500", "--ask", "gap"]),
+        ("tolerance = 0.05", ["--tolerance", "0.05"]),
+    ):
         (tmp_path / "meter.toml").write_text(f"[meter]\n{text}\n")
         with contextlib.chdir(tmp_path):  # the plan of this folder, as meter compare --why has it
             found, typed = plan_json(capsys), plan_json(capsys, *same)
@@ -399,9 +493,11 @@ def test_a_file_may_say_labels_or_a_tolerance_alone(capsys: Captured, tmp_path: 
 
 
 def test_validation_sets_and_rows_without_a_split_are_planned(capsys: Captured) -> None:
-    _, out, _ = run(capsys, "plan", "1300", "--validation", "100")
+    _, out, _ = run(capsys, "plan", "1300", "--validation", "100", "--ask", "gap")
     assert "10 % wrong may be 5.52 to 16.4 % (90 % sure, of one model); 400 rows bring that" in out
     _, out, _ = run(capsys, "plan", "--rows", "1000")
+    assert "(400 labels, 200 validation rows" in out
+    _, out, _ = run(capsys, "plan", "--rows", "1000", "--ask", "gap")
     assert "+ 14.9 points" in out
     assert "hide 400, validate on 200 and train on 400" in out
     assert "Validation set of 200 rows: 10 % wrong may be 6.72 to 14.2 %" in out
@@ -411,6 +507,8 @@ def test_validation_sets_and_rows_without_a_split_are_planned(capsys: Captured) 
     "options",
     [
         ["--labels", "1,000", "--steps", "20"],
+        ["--labels", "1,000", "--steps", "20", "--ask", "gap"],
+        ["--labels", "900", "--tenants", "5,5"],
         ["--steps", "20", "--tolerance", "0.05", "--confidence", "95"],
         ["--labels", "900", "--edges", "0.1,0.3", "--tenants", "5,5"],
         ["--preset", "agent"],

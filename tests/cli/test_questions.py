@@ -79,7 +79,7 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--judge-error", "0.1", "--steps", "3", "--tolerance", "0.1"], "pool"),
         (["--metric", "f1", "--labels", "500"], "give the steps or a tolerance"),
         ([*CONDITION, "--on-demand", "--steps", "3"], "every label"),
-        ([*CONDITION, "--ask", "gap", "--on-demand", "--tolerance", "0.1"], "one condition"),
+        ([*CONDITION, "--ask", "gap", "--on-demand", "--tolerance", "0.1"], "only with ask"),
         ([*CONDITION, "--tolerance", "0.1", "--steps", "3"], "tolerance"),
         ([*CONDITION, "--disagreement", "0.1", "--steps", "3"], 'only with "n - o"'),
     ],

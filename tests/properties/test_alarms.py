@@ -163,22 +163,12 @@ def test_settings_of_an_alarm_are_refused_elsewhere() -> None:
         MeterSpec.uniform(tolerance=0.1, steps=3, delta=0.1, alarms=2)
 
 
-def test_a_plan_says_what_ok_will_mean() -> None:
-    plan = plan_of(alarm(labels=500))
-    assert plan.question.headline == (
-        "ok will mean: true error at most the validation error + 10.5 points "
-        "(500 labels, 250 validation rows; 13.5 after 1 alarm; 14.4 after 2 alarms)."
-    )
-    assert plan.to_dict()["points_after_alarms"] == [13.5, 14.4]
-
-
 def test_options_plan_an_alarm_and_labels_offer_one() -> None:
     plan, _ = answered(ask="alarm", labels=500)
     assert plan.spec == alarm(labels=500, inputs="hidden")
     bands = plan_labels(MeterSpec.uniform(tolerance=0.1, delta=0.1), 500)
     ways = other_ways(bands, 500)
     assert (ways[0].change, ways[0].plan.question.promised_points) == ("ok, or an alarm", 10.5)
-    assert other_ways(bands, 100_001)[0].change != "ok, or an alarm"
 
 
 def test_a_file_goes_there_and_back(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from easeml_meter.cli.questions import (
     question_options,
     retyped,
 )
+from easeml_meter.conditions import ALARM
 from easeml_meter.core.questions.labels import (
     FEWEST,
     Way,
@@ -34,7 +35,9 @@ from easeml_meter.core.questions.labels import (
     other_ways,
     plan_labels,
     split,
+    starts_with_alarm,
     validation_noise,
+    with_validation,
 )
 from easeml_meter.core.questions.planning import (
     Plan,
@@ -49,7 +52,7 @@ from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.gains import gate_beside, reach_json, reach_lines
 from easeml_meter.report.presets import PRESETS
 from easeml_meter.scoring.losses import parse_loss
-from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, MeterSpec
+from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec
 from easeml_meter.spec.strata import check_new_strata
 
 _TOML = Path("meter.toml")
@@ -155,6 +158,7 @@ def plan(
         plan_keep(options | others, gain, said, as_json=as_json)
         return
     found, answer = planned(path, options, for_meter=as_toml)
+    found = with_validation(found, validation)
     if as_toml:
         meter = found.meter or meter_asked(options, found)
         click.echo("" if meter is None else meter.to_toml(), nl=False)
@@ -166,7 +170,7 @@ def plan(
     ways: tuple[Way, ...] = ()
     gate: list[Reach] = []
     if answer == "tolerance" and found.meter is not None:
-        if path is not None or options["tolerance"]:
+        if found.spec.bands and (path is not None or options["tolerance"]):
             wanted = required_labels(spec_from(path, labels, options))
         ways = other_ways(found, labels)
         gate = gate_beside(found.meter, labels)
@@ -187,6 +191,10 @@ def planned(
     """Plan what options ask; return what was not given, too: size, steps or tolerance."""
     labels = options["labels"]
     others = {name: value for name, value in options.items() if name != "labels"}
+    if (others["ask"] or "").strip() == GAP:
+        del others["ask"]  # bands are what no other question asks for
+    elif path is None and _alarm_first(options):
+        others["ask"] = ALARM
     if path is None and (asked := planned_question(others, labels, for_meter=for_meter)):
         return asked
     spec = spec_from(path, labels, options)
@@ -203,6 +211,20 @@ def planned(
         raise invalid("labels", labels, "give two of steps, tolerance and labels, not all")
     own = path is not None or any(options[name] for name in ("signals", "edges"))
     return plan_labels(spec, labels, steps, keep_edges=own), "tolerance"
+
+
+_OF_ANY = {"labels", "steps", "confidence", "delta", "tenants", "handover"}
+_OF_ALARMS = {"g", "expects", "alarms"}
+
+
+def _alarm_first(options: dict[str, Any]) -> bool:
+    """Whether nothing that is typed is about bands or another question."""
+    given = {name: options[name] for name in options if options[name] not in (None, (), False)}
+    if not given.keys() <= _OF_ANY | _OF_ALARMS:
+        return False
+    if given.keys() & _OF_ALARMS:
+        return True
+    return starts_with_alarm(options["labels"], options["steps"], delta_of(given))
 
 
 def _plan_dict(
@@ -233,7 +255,8 @@ def _of_ways(ways: Sequence[Way]) -> Iterator[str]:
         yield "\nOther ways, and what they add to the validation error:"
     for way in ways:
         if way.added:
-            yield f"  {way.change:<24}{way.added}"
+            asked = f"{way.change} (--ask {way.ask})" if way.ask else way.change
+            yield f"  {asked:<32}{way.added}"
 
 
 def _of_gate(rows: Sequence[Reach], plan: Plan) -> Iterator[str]:
@@ -289,7 +312,7 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
     given = {
         name: value
         for name, value in options.items()
-        if value not in (None, ()) and value is not False and name != "labels"
+        if value not in (None, ()) and value is not False and name not in ("labels", "ask")
     }
     if "confidence" in given:
         given["delta"] = delta_of(given)
@@ -363,7 +386,7 @@ def show_plan(plan: Plan, answer: str = "size", *lines: str) -> None:
     names = {"size": f"{plan.unit} {'needed' if answer == 'size' else given}"}
     if answer != "size":
         names[answer] = _ANSWERED[answer]
-    if said := [each for each in (question.headline, *lines) if each]:
+    if said := [each for each in (question.headline, question.below_headline, *lines) if each]:
         click.echo("\n".join([*said, ""]))
     table = Table(show_header=False, box=None, padding=(0, 2))
     for name, value in rows.items():

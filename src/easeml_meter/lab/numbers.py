@@ -439,7 +439,7 @@ _HERE = {
     Protocol.INDEPENDENT: "independent: nobody acts on an answer",
 }
 _QUESTIONS = {
-    "(Q1) How large does my validation set need to be?": "--labels 1000 --steps 10",
+    "(Q1) How large does my validation set need to be?": "--labels 1000 --steps 10 --ask gap",
     "(Q2) How large does my test set need to be?": "--steps 10 --tolerance 0.05",
 }
 """The two that the paper begins with, and an example of what answers them here."""

@@ -28,6 +28,8 @@ SURE_OF_OK = (Fraction(99, 100), Fraction(995, 1000), Fraction(995, 1000))
 """How often an honest model is ok, by the alarms so far: alarms of one team come together."""
 _STEP = 1000
 _MOST_PLANNED = 10**6
+_MOST_FOUND, _MOST_SUMMED = 64, 2048
+"""Ends that are found, and numbers of errors that are summed: of more, those between them."""
 _HELD_BEYOND = 50
 """A plan is the least size from which on all so many next ones hold, too."""
 
@@ -128,12 +130,13 @@ class _Honest:
     def __init__(self, rows: int, validation_rows: int, level: Fraction, loss: Fraction) -> None:
         self._validation, p = validation_rows, float(loss)
         self._most = 1 - 1 / rows
-        near: float | None = None
-        self._ends: list[tuple[float, float]] = []
-        for errors in plain.likely(rows, p):
-            end = plain.upper_end(rows, errors, float(level), near)
-            near = end + 1 / rows
-            self._ends.append((math.exp(plain.log_density(rows, errors, p)), end))
+        likely = plain.likely(rows, p)
+        wide = max(1, len(likely) // _MOST_SUMMED)
+        middles = range(likely.start + wide // 2, likely.stop, wide)
+        self._ends = [
+            (wide * math.exp(plain.log_density(rows, errors, p)), end)
+            for errors, end in zip(middles, _upper_ends(rows, middles, float(level)), strict=True)
+        ]
         self._from = plain.likely(validation_rows, p).start
         chances = [
             math.exp(plain.log_density(validation_rows, errors, p))
@@ -151,6 +154,25 @@ class _Honest:
             at = min(max(0, needed - self._from), len(self._at_least) - 1)
             total += chance * self._at_least[at]
         return total
+
+
+def _upper_ends(rows: int, errors: range, level: float) -> list[float]:
+    """Return Clopper-Pearson ends: of the most numbers of errors between those that are found.
+
+    They bend so little that straight lines between these do.
+    """
+    wide = max(1, len(errors) // _MOST_FOUND)
+    knots = sorted({*errors[::wide], errors[-1]})
+    near: float | None = None
+    ends = []
+    for each in knots:
+        ends.append(plain.upper_end(rows, each, level, near))
+        near = ends[-1] + 1 / rows
+    found = ends[:1]
+    for (low, at), (high, to) in itertools.pairwise(zip(knots, ends, strict=True)):
+        between = range(low + errors.step, high + 1, errors.step)
+        found += [at + (to - at) * (each - low) / (high - low) for each in between]
+    return found
 
 
 def chance_of_ok(

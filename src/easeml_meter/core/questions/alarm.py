@@ -22,9 +22,9 @@ from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.signals import ALARM, NO_READING, OK, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.promise import ledger
-from easeml_meter.promise.alarm import Alarm, labels_for, least_margin
+from easeml_meter.promise.alarm import Alarm, chance_of_ok, labels_for, least_margin
 from easeml_meter.promise.ledger import Snapshot
-from easeml_meter.promise.numbers.rounding import as_written, at_most
+from easeml_meter.promise.numbers.rounding import as_written, at_most, confidence_of
 from easeml_meter.promise.questions import Measured, Shown
 from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 THREE = 3
 """Alarms that close a test set, unless a meter says another number."""
+USUAL_LOSS = Fraction(1, 5)
+"""The loss that g is planned for, unless a meter says another one."""
+_OTHER_LOSSES = (Fraction(1, 5), Fraction(3, 10), Fraction(1, 2))
+_NUMBERS = ("one", "two")
 
 
 def _at(spec: MeterSpec, state: State, tenant: int = 1) -> Snapshot:
@@ -74,6 +78,10 @@ def in_force(spec: MeterSpec, state: State, rows: int, validation_rows: int) -> 
 def points(g: Fraction | None) -> str:
     """Return g in points, rounded up to a tenth; a dash where no g would do."""
     return "-" if g is None else f"{math.ceil(g * 1000) / 10:.1f}"
+
+
+def _percent(share: Fraction) -> str:
+    return f"{float(100 * share):g} %"
 
 
 @dataclass(frozen=True)
@@ -167,6 +175,8 @@ class AlarmQuestion(Question):
     """Whether a model overfits by more than is accepted."""
 
     spec: MeterSpec
+    validation_rows: int | None = None
+    """Those of the validation set; None: it is taken to have half as many as there are labels."""
 
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Self | None:
@@ -191,10 +201,12 @@ class AlarmQuestion(Question):
     @property
     def promised(self) -> str:
         """What is true of every model that is ok."""
-        more = "what its answer says" if self.spec.g is None else at_most(self.spec.g)
+        most = "the loss that its answer names"
+        if self.spec.g is not None:
+            most = f"its validation loss and {at_most(self.spec.g)} more"
         return (
-            f"every model that is ok has a true loss of at most its validation loss and {more} "
-            "more. Nothing is promised about an alarm."
+            f"the true loss of every model that is ok is at most {most}. Nothing is promised about "
+            "an alarm."
         )
 
     @property
@@ -238,33 +250,68 @@ class AlarmQuestion(Question):
     def headline(self) -> str:
         """Say what ok will mean, before an alarm and after each."""
         size = self.planned
-        first, *later = map(points, self._margins(size))
-        sizes = f"{size:,} labels, {max(1, size // 2):,} validation rows"
+        first, *later = self._margins(size)
         after = [
-            f"{more} after {alarms} alarm{'s' if alarms > 1 else ''}"
-            for alarms, more in enumerate(later, 1)
-            if more != first
+            f"{points(more)} after {name}{' alarm' * (alarms == 1)}"
+            for alarms, name in enumerate(_NUMBERS, 1)
+            if alarms <= len(later) and (more := later[alarms - 1]) not in (None, first)
         ]
-        more = f"the validation error + {first} points"
-        return f"ok will mean: true error at most {more} ({'; '.join([sizes, *after])})."
+        sizes = f"{size:,} labels, {self._rows(size):,} validation rows"
+        told = "; ".join([sizes, ", ".join(after)]) if after else sizes
+        bound = f"the validation error + {points(first)} points"
+        return f"ok will mean: true error at most {bound} ({told})."
+
+    @property
+    def below_headline(self) -> str:
+        """Say how sure that is, and how often a model that does nothing wrong is ok at first."""
+        size = self.planned
+        rows, g = self._rows(size), self._margins(size)[0]
+        sure = f"{100 * float(confidence_of(as_written(self.spec.delta))):g} % sure"
+        if g is None:
+            return f"{sure} of all ok together."
+        expects = exact(self.spec.expects or USUAL_LOSS)
+        level = ledger.level(self.spec.meter, _at(self.spec, State()))
+
+        def times(loss: Fraction) -> int:
+            return round(100 * chance_of_ok(size, rows, loss, g, level))
+
+        worse = [each for each in _OTHER_LOSSES if each > expects][:2]
+        others = ", ".join(f"{_percent(each)}: {times(each)}" for each in worse)
+        return (
+            f"{sure} of all ok together. A model at an error of {_percent(expects)} that was "
+            f"neither fitted nor chosen on the validation rows is ok {times(expects)} times in 100 "
+            f"at the first answer{f' ({others})' if others else ''}."
+        )
+
+    def _rows(self, size: int) -> int:
+        return max(1, size // 2) if self.validation_rows is None else self.validation_rows
 
     def _margins(self, size: int) -> list[Fraction | None]:
-        stages = range(self.spec.alarms or THREE)
-        rows = max(1, size // 2)
+        stages = range(min(self.spec.alarms or THREE, self.spec.steps))
+        rows = self._rows(size)
         return [margin(self.spec, State(passes=alarms), size, rows) for alarms in stages]
+
+    @property
+    def after_an_alarm(self) -> str:
+        """What ok adds once there was an alarm, in points; a dash where it adds nothing."""
+        return points(self._margins(self.planned)[1]) if self.spec.steps > 1 else "-"
 
     def details(self, plan: Plan) -> dict[str, Any]:
         """Return what ok will mean, for programs."""
         found = self._margins(plan.size)
         after = [None if g is None else float(points(g)) for g in found]
-        return {"promised_points": after[0], "points_after_alarms": after[1:]}
+        return {
+            "promised_points": after[0],
+            "points_after_alarms": after[1:],
+            "validation_rows": self._rows(plan.size),
+        }
 
     @property
     def least(self) -> int:
         """The fewest labels of which 0 errors would be ok at the first answer."""
         spec = self.spec
         level = ledger.level(spec.meter, _at(spec, State()))
-        claim = float(exact(spec.expects or 0.2)) + (spec.g or 0.0)
+        claim = float(exact(spec.expects or USUAL_LOSS)) + (spec.g or 0.0)
         if spec.g is not None:
             return math.ceil(math.log(float(level)) / math.log1p(-min(claim, 0.99)))
         size = 1
@@ -285,7 +332,7 @@ class AlarmQuestion(Question):
                 raise invalid("labels", spec.labels, f"too few for an alarm: {self.least} needed")
             return spec.labels
         level = ledger.level(spec.meter, _at(spec, State()))
-        expects = exact(spec.expects or 0.2)
+        expects = exact(spec.expects or USUAL_LOSS)
         found = labels_for(as_written(spec.g or 1.0), level, 0, expects)
         if found is None:
             raise invalid("g", spec.g, "too small: the noise of the validation set exceeds it")

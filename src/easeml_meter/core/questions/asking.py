@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from easeml_meter.checks import read_whole
 from easeml_meter.conditions import ALARM, BETTER, Condition, Vouching, parse_question
 from easeml_meter.core.questions import planning
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import kinds
+from easeml_meter.core.questions.labels import check_many
 from easeml_meter.core.questions.ondemand import ONE_TEST_SET, OnDemand
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Option, Question, check_tried_once
@@ -33,6 +35,9 @@ _BY_TEXT = (
     ),
     Option("passes", int, "Models that may pass before the one that closes."),
     Option("on_demand", bool, 'With "n - o": fresh inputs, few labels, each step.'),
+    Option("g", float, "With alarm: the overfitting that is accepted. Default: by the labels."),
+    Option("expects", float, "With alarm: the error that models have. Default: 0.2."),
+    Option("alarms", int, "With alarm: the alarm that closes the test set. Default: 3."),
 )
 """The option for a question by its text, and those that go with it only."""
 OF_METERS = (
@@ -107,7 +112,7 @@ def answered(**options: Any) -> tuple[planning.Plan, str]:
     kind = _by_option().get(asking, Question)
     given = kind.completed(given)
     if str(given.get("ask")).strip() == ALARM:
-        return planning.plan_of(_alarm(given)), "size"
+        return planning.plan_of(_alarm(given)), "size" if "g" in given else "tolerance"
     size = given.pop(kind.size_option, None)
     if "labels" in given:
         allowed = f"of a {asking} test set, give the labels of a {kind.size_option}"
@@ -227,10 +232,21 @@ def _by_text(given: Options) -> Question:
     return OnDemand(question)
 
 
+_OF_ALARMS = ("labels", "steps", "delta", "g", "expects", "alarms", "tenants", "handover")
+
+
 def _alarm(given: Options) -> MeterSpec:
     """Return the meter of an alarm; without labels it asks for them, or for g in a meter.toml."""
-    known: Options = {"question": ALARM, "steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA}
-    return MeterSpec(bands=(), **(known | {name: given[name] for name in given if name != "ask"}))
+    left = {name: value for name, value in given.items() if name not in (*_OF_ALARMS, "ask")}
+    for name, value in left.items():
+        raise invalid(_option(name), value, "not with an alarm")
+    settings = {name: given[name] for name in _OF_ALARMS if name in given}
+    check_many(settings.get("labels"))
+    if isinstance(teams := settings.get("tenants"), str):
+        settings["tenants"] = tuple(read_whole("tenants", each) for each in teams.split(","))
+    steps = sum(settings.get("tenants", ())) or DEFAULT_STEPS
+    known: Options = {"question": ALARM, "steps": steps, "delta": DEFAULT_DELTA}
+    return MeterSpec(bands=(), **(known | settings))
 
 
 def _beside(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from easeml_meter.checks import whole
 from easeml_meter.conditions import ALARM
+from easeml_meter.core.questions.alarm import AlarmQuestion
 from easeml_meter.core.questions.planning import (
     Plan,
     plan_of,
@@ -20,21 +21,22 @@ from easeml_meter.core.questions.planning import (
 )
 from easeml_meter.core.questions.question import most
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.numbers.intervals import clopper_pearson
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
-from easeml_meter.spec import DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
+from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
 from easeml_meter.stats.feedback import confidence
 
 FEWEST = 30
 """Of fewer labels, no sentence is worth a test set."""
 _WIDEST = 0.2
 """With a larger tolerance, the steps that nobody asked for are fewer."""
-_OTHER_STEPS = (5, 20, 50)
+_OTHER_STEPS, _OTHER_ALARMS = (5, 20, 50), (10, 20, 100)
+_SURER = 0.05
 _WIDTHS = (Fraction(1, 2), Fraction(1), Fraction(3, 2))
 """How far apart drawn edges are tried, in tolerances."""
-_MOST_ALARM = 100_000
-ASKED = "ok, or an alarm"
-"""What else can be asked with the same labels: `--ask alarm`."""
+_FIRST_WITH_ALARM, _MANY_STEPS = 5_000, 20
+"""Up to so many labels, or from so many answers on, an alarm promises more than bands."""
 _EXAMPLE = 10
 """One row in so many is wrong where the noise of a validation set is told."""
 
@@ -99,24 +101,90 @@ class Way:
 
     change: str
     plan: Plan
+    ask: str = ""
+    """The word of another question; empty: the same one."""
 
     @property
     def added(self) -> str:
         """What it adds to the validation error; empty: nothing does."""
-        points = self.plan.question.promised_points
-        mean = " on average" if self.plan.spec.drawn is not None else ""
-        return "" if points is None else f"+ {points} points{mean}"
+        question = self.plan.question
+        points = question.promised_points
+        if points is None:
+            return ""
+        if isinstance(question, AlarmQuestion):
+            return f"+ {points} points, {question.after_an_alarm} after one alarm"
+        if self.ask:
+            return f"+ {points} points in the lowest"
+        return f"+ {points} points{' on average' if self.plan.spec.drawn is not None else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for programs."""
-        question = self.plan.question
         found = {"change": self.change, "labels": self.plan.labels, "steps": self.plan.budget.steps}
-        return {**found, "promised_points": question.promised_points}
+        points = self.plan.question.promised_points
+        return {**found, "ask": self.ask or None, "promised_points": points}
+
+
+def starts_with_alarm(labels: int | None, steps: int | None, delta: float) -> bool:
+    """Whether an alarm is the first offer for so many labels and answers."""
+    if labels is None or as_written(delta) > MOST_DELTA:
+        return False
+    return labels <= _FIRST_WITH_ALARM or (steps or DEFAULT_STEPS) >= _MANY_STEPS
+
+
+def check_many(labels: int | None) -> None:
+    """Refuse labels of which no answer is worth a test set.
+
+    Raises:
+        InvalidInput: They are too few.
+    """
+    if labels is not None and labels < FEWEST:
+        raise invalid("labels", labels, f"too few for an answer of use: {FEWEST} or more")
+
+
+def plan_alarm(labels: int, **settings: Any) -> Plan:
+    """Plan what ok will mean of so many labels.
+
+    Raises:
+        InvalidInput: They are too few.
+    """
+    check_many(labels)
+    known: dict[str, Any] = {"question": ALARM, "steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA}
+    return plan_of(MeterSpec(bands=(), labels=labels, **(known | settings)))
+
+
+def with_validation(plan: Plan, rows: int | None) -> Plan:
+    """Return the plan of an alarm for a validation set of so many rows."""
+    question = plan.question
+    if rows is None or not isinstance(question, AlarmQuestion):
+        return plan
+    whole("validation", rows, at_least=1)
+    return replace(plan, question=replace(question, validation_rows=rows))
 
 
 def other_ways(plan: Plan, labels: int) -> tuple[Way, ...]:
-    """Plan other numbers of answers, twice the labels, and drawn edges."""
-    return tuple(_ways(plan, labels))
+    """Plan other numbers of answers, twice the labels, and what else could be asked."""
+    return tuple(_alarms(plan, labels) if plan.spec.vouches else _ways(plan, labels))
+
+
+def _alarms(plan: Plan, labels: int) -> Iterator[Way]:
+    spec = plan.spec
+    rows = plan.question.validation_rows if isinstance(plan.question, AlarmQuestion) else None
+
+    def way(change: str, **options: Any) -> Iterator[Way]:
+        with suppress(InvalidInput):
+            yield Way(change, with_validation(plan_of(spec.replace(**options)), rows))
+
+    if not spec.tenants:
+        for steps in _OTHER_ALARMS:
+            if steps != spec.steps:
+                yield from way(f"{steps} answers", steps=steps)
+    sure = _SURER if spec.delta > _SURER else DEFAULT_DELTA
+    yield from way(f"{100 * (1 - sure):g} % sure", delta=sure)
+    if spec.g is None:
+        yield from way(f"{2 * labels:,} labels", labels=2 * labels)
+    wish = MeterSpec.uniform(tolerance=0.1, steps=spec.steps, delta=spec.delta)
+    with suppress(InvalidInput):
+        yield Way("bands", plan_labels(wish, labels, spec.steps), GAP)
 
 
 def _ways(plan: Plan, labels: int) -> Iterator[Way]:
@@ -128,11 +196,10 @@ def _ways(plan: Plan, labels: int) -> Iterator[Way]:
         except InvalidInput:  # too few, or it does not go together with something else
             return
 
-    few = labels <= _MOST_ALARM  # its cost grows with the root of the labels
-    if few and spec.loss == "0-1" and spec.protocol is Protocol.REGULAR and not spec.clusters:
-        alarm: dict[str, Any] = {"question": ALARM, "steps": spec.steps, "delta": spec.delta}
+    if spec.loss == "0-1" and spec.protocol is Protocol.REGULAR and not spec.clusters:
         with suppress(InvalidInput):  # too few, or a delta above a quarter
-            yield Way(ASKED, plan_of(MeterSpec(bands=(), labels=labels, **alarm)))
+            alarm = plan_alarm(labels, steps=spec.steps, delta=spec.delta)
+            yield Way("ok, or an alarm", alarm, ALARM)
     for steps in _OTHER_STEPS:
         if steps != spec.steps:
             yield from way(f"{steps} answers", steps=steps)

@@ -168,6 +168,11 @@ class Question(ABC):
         """The sentence that will be printed with the best answer; empty: there is none."""
         return ""
 
+    @property
+    def below_headline(self) -> str:
+        """What else is to be said first; empty: nothing."""
+        return ""
+
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
         """What else a reader of a plan wants to know; exp(-nats) is the failure it allows."""
         return ()
