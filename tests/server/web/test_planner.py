@@ -51,8 +51,18 @@ def asked(**changes: str) -> dict[str, str]:
 def test_labels_say_what_a_gate_finds_too(served: Served) -> None:
     said = words(Visitor(served).get("/planner/answer", params={"labels": "300"}))
     assert "20 6.4 points 8.7 846 cases" in said
-    sizes = words(Visitor(served).get("/planner/answer", params={"want": "labels"}))
-    assert "Keep or discard" not in sizes
+    few = words(Visitor(served).get("/planner/answer", params={"labels": "29"}))
+    assert "29 given, too few for one answer of use" in few
+    assert "20 39.5 points 54.2 68 cases" in few
+    for other in (
+        {"want": "labels"},
+        {"labels": "6"},
+        {"labels": "29", "want": "nothing"},
+        {"labels": "300", "steps": "0"},
+        {"labels": "29", "confidence": "half"},
+    ):
+        page = words(Visitor(served).get("/planner/answer", params=other))
+        assert "Keep or discard" not in page
 
 
 @pytest.mark.parametrize(

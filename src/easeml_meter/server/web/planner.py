@@ -26,6 +26,7 @@ from easeml_meter.core.questions.comparison import (
     recommended,
 )
 from easeml_meter.core.questions.labels import (
+    FEWEST,
     Way,
     fewer_answers,
     other_ways,
@@ -173,6 +174,7 @@ async def _page(request: Request, template: str, caller: Caller | None) -> Respo
         asked=asked,
         answer=answer,
         problem=problem,
+        few=gate_of_few(asked) if problem else (),
         query=_query(asked),
         meters=METERS,
         wants=WANTS,
@@ -215,6 +217,19 @@ def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     want = _want(asked)
     said = beside(plan, asked, alone=want == "tolerance")
     return PlannerAnswer(want, plan, price, *comparison, *said)
+
+
+def gate_of_few(asked: Mapping[str, str]) -> Sequence[Sequence[str]]:
+    """Return what a gate finds with so few labels that they promise nothing else, as a table."""
+    try:
+        labels = checks.read_whole("labels", asked["labels"])
+        if _want(asked) != "tolerance" or labels >= FEWEST:
+            return ()
+        spec = MeterSpec.uniform(tolerance=0.1, delta=read_delta(asked))
+    except InvalidInput:
+        return ()
+    found = gate_beside(spec, labels)
+    return reach_rows(found) if found else ()
 
 
 def _want(asked: Mapping[str, str]) -> str:
