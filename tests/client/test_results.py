@@ -130,3 +130,11 @@ def test_the_only_column_that_is_called_so_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{**row, "user_id": 1} for row in rows]))
     with pytest.raises(InvalidInput, match="no column id"):
         read_results(tmp_path / "a.json", form, "old")
+
+
+def test_a_report_that_grows_without_end_is_refused(tmp_path: Path) -> None:
+    grows = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 12))
+    document = f'<!DOCTYPE t [<!ENTITY e0 "{"x" * 1000}">{grows}]><testcase name="&e11;"/>'
+    (tmp_path / "a.xml").write_text(document)
+    with pytest.raises(InvalidInput, match="this is no JSON"):
+        read_results(tmp_path / "a.xml", Form(), "new")

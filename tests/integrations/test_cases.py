@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.integrations.artefacts import FOLDER
 
+from easeml_meter import Gate
 from easeml_meter.client.results import Form, read_results
 from easeml_meter.errors import InvalidInput
 
@@ -56,3 +57,24 @@ def test_a_log_never_names_the_case_that_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as refused:
         read_results(tmp_path / "a.json", Form(), "new")
     assert str(refused.value) == "new results: a case stands there twice, or has no single number"
+
+
+def test_a_sealed_gate_charges_a_log_that_is_broken(tmp_path: Path) -> None:
+    """However a candidate breaks its log, all that comes back is a discard."""
+    old, log = FOLDER / "inspect/hidden.json", tmp_path / "new.json"
+    text = old.read_text()
+    broken = [
+        *(text[:-9], text.replace('"success"', '"error"', 1), text.replace('"h0"', '"h1"')),
+        *(text.replace('"includes"', '"other"'), text.replace('"reductions"', '"reduced"')),
+        *((FOLDER / "inspect/limited.json").read_text(), LM_EVAL.read_text(), "", "{" * 10_000),
+    ]
+    said = set()
+    for number, content in enumerate(broken):
+        assert content != text
+        log.write_text(content)
+        gate = Gate(tmp_path / str(number) / "gate.jsonl", looks=3, sealed=True)
+        gate.path.parent.mkdir()
+        answer = gate.ask(old, log, name="new")
+        said.add((answer.answer, answer.answers_left, answer.text[:2], gate.status()["answers"]))
+    ((word, left, _, charged),) = said
+    assert (word, left, charged) == ("discard", 2, 1)

@@ -99,7 +99,7 @@ def read_results(source: Source, form: Form, which: str) -> Results:
     except InvalidInput as error:
         raise InvalidInput(f"{which} results: {error}") from None
     except Exception:  # whatever a file makes a reader do, a sealed gate has to charge it
-        needed = "JSON, JSON Lines, CSV or Parquet, in UTF-8"
+        needed = "JSON, JSON Lines, CSV, Parquet or JUnit, in UTF-8"
         raise InvalidInput(f"{which} results: this is no {needed}") from None
     finally:
         if cycles:
