@@ -105,7 +105,9 @@ def test_the_job_that_comes_second_is_asked_again(site: Path, tmp_path: Path) ->
         held[1].push("second")
     assert ledger(site) == ["x"]
     # Another ledger of the same branch: both stay.
-    other = Branch("ledger", one, tmp_path / "not-worse.jsonl")
+    (tmp_path / "z").mkdir()
+    other = Branch("ledger", one, tmp_path / "z" / "not-worse.jsonl")
+    assert other.ledger.with_name("gate.jsonl").read_text() == "x\n"
     other.ledger.write_text("z\n")
     other.push("other")
     assert git(site / "remote.git", "ls-tree", "--name-only", "ledger").split() == [
@@ -125,3 +127,14 @@ def test_a_remote_that_cannot_be_reached_is_no_empty_ledger(site: Path) -> None:
     code, out, err = ask(one, "better", "--name", "a", "--new")
     assert (code, out) == (1, "")
     assert "git ls-remote failed" in err
+
+
+def test_two_kinds_of_budget_do_not_share_the_cases_of_a_branch(site: Path) -> None:
+    one = cloned(site, "one")
+    assert ask(one, "better", "--name", "a", "--new")[0] == 0
+    other = ("--ledger", "not-worse.jsonl", "--not-worse", "20%", "--reference", "v1", "--new")
+    code, out, err = ask(one, "better", "--name", "a", *other)
+    assert (code, out) == (2, "")
+    assert "gate.jsonl asks these cases another way: each needs cases of its own" in err
+    assert ask(one, "better", "--name", "a", "--ledger", "x.csv")[0] == 2
+    assert git(site / "remote.git", "ls-tree", "--name-only", "ledger") == "gate.jsonl\n"

@@ -32,7 +32,8 @@ class Branch:
     Args:
         name: The branch; the first push makes it.
         folder: Some folder of the repository.
-        ledger: Where the ledger is while it is in use. Other files of the branch stay as they are.
+        ledger: Where the ledger is while it is in use, in a folder of its own, as a .jsonl file.
+            Other ledgers of the branch come beside it; on the branch they stay as they are.
 
     Raises:
         InvalidInput: this is no name of a branch.
@@ -44,14 +45,17 @@ class Branch:
         self.parent = ""
         if self._git("check-ref-format", "--branch", name, fails=True) is None:
             raise invalid("branch", name[:40], "a name of a branch")
+        if ledger.suffix != ".jsonl":
+            raise invalid("ledger", ledger.name, "a name that ends in .jsonl")
         self._ref = f"refs/heads/{name}"
         if not self._git("ls-remote", "origin", self._ref):
             return
         self._git("fetch", "--quiet", "--no-tags", "origin", self._ref)
         self.parent = self._git("rev-parse", "FETCH_HEAD") or ""
-        place = f"{self.parent}:{ledger.name}"
-        if self._git("cat-file", "-e", place, fails=True) is not None:
-            ledger.write_bytes((self._git("cat-file", "blob", place) or "").encode())
+        for file in (self._git("ls-tree", "--file-only", self.parent) or "").splitlines():
+            if file.endswith(".jsonl"):  # other ledgers, too: they may ask the same cases
+                text = self._git("cat-file", "blob", f"{self.parent}:{file}") or ""
+                ledger.with_name(file).write_bytes(text.encode())
 
     def push(self, message: str) -> None:
         """Push the ledger; one that has not changed stays as it is.
