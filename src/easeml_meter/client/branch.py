@@ -52,7 +52,7 @@ class Branch:
             return
         self._git("fetch", "--quiet", "--no-tags", "origin", self._ref)
         self.parent = self._git("rev-parse", "FETCH_HEAD") or ""
-        for file in (self._git("ls-tree", "--file-only", self.parent) or "").splitlines():
+        for file in (self._git("ls-tree", "--name-only", self.parent) or "").splitlines():
             if file.endswith(".jsonl"):  # other ledgers, too: they may ask the same cases
                 text = self._git("cat-file", "blob", f"{self.parent}:{file}") or ""
                 ledger.with_name(file).write_bytes(text.encode())
