@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -146,3 +147,32 @@ def test_an_answer_that_cannot_be_shown_is_no_keep(folder: Path) -> None:
     narrow = {**plain, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run([*asked, "caf\xe9"], cwd=folder, env=narrow, check=False)
     assert done.returncode == 0
+
+
+def world(folder: Path, worse: tuple[str, ...], *, sealed: bool) -> tuple[object, object]:
+    """Ask the same loop of other results: what is printed, and what lies in the folder then."""
+    folder.mkdir()
+    draw = random.Random(folder.name)  # noqa: S311
+    told = []
+    for name, keeps in (("a", False), ("b", True), ("c", False), ("d", False), ("e", True)):
+        wins = draw.randrange(70, 99) if keeps else 0
+        for file, from_ in (("old", wins), ("new", 0 if keeps else draw.randrange(40))):
+            rows = [{"id": f"case-{n}", "score": int(n >= from_)} for n in range(300)]
+            draw.shuffle(rows)
+            (folder / f"{file}.json").write_text(json.dumps(rows))
+        new = "new.json" if keeps else draw.choice(worse)
+        (folder / "broken.json").write_text('[{"id": "case-7", "score": "?"}')
+        (folder / "few.json").write_text('[{"id": "case-7", "score": 1}]')
+        told.append(
+            run(folder, "gate", "old.json", new, "--name", name, *(["--sealed"] if sealed else []))
+        )
+    told += [run(folder, "gate"), run(folder, "gate", "--json"), run(folder, "audit")]
+    files = {path.name: path.read_bytes() for path in folder.glob("gate*")}
+    return told, files
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_two_worlds_with_the_same_bits_look_the_same(tmp_path: Path, sealed: bool) -> None:
+    broken = ("absent.json", "broken.json", "few.json", ".") if sealed else ("new.json",)
+    told, files = world(tmp_path / "0", ("new.json",), sealed=sealed)
+    assert world(tmp_path / "1", broken, sealed=sealed) == (told, files)

@@ -8,6 +8,10 @@ from math import comb
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
+from easeml_meter.cli import meter
+from easeml_meter.client.answers import Answer
 from easeml_meter.client.gate import Gate
 
 Results = dict[str, Any]
@@ -66,9 +70,52 @@ def read(path: Path) -> list[tuple[str, Fraction, Fraction]]:
     return found
 
 
-def tail(k: int, w: int) -> Fraction:
-    return Fraction(sum(comb(k, j) for j in range(w, k + 1)), 2**k)
+def tail(k: int, w: int, share: Fraction = Fraction(1, 2)) -> Fraction:
+    """P(Bin(k, share) >= w), by the book."""
+    right, wrong = share.numerator, share.denominator - share.numerator
+    ways = sum(comb(k, j) * right**j * wrong ** (k - j) for j in range(w, k + 1))
+    return Fraction(ways, share.denominator**k)
 
 
 def sure(delta: str | Fraction) -> Fraction:
     return 1 - Fraction(delta)
+
+
+class Command:
+    """`meter gate`, called as the class is."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        self.path = path
+        self.settings = [
+            f"--{name.replace('_', '-')}" + ("" if value is True else f"={_text(value)}")
+            for name, value in settings.items()
+            if value not in (None, False)
+        ]
+
+    def run(self, *arguments: str) -> dict[str, Any]:
+        called = ("gate", "--ledger", str(self.path), *arguments, "--new", "--json")
+        done = CliRunner().invoke(meter, called, standalone_mode=False)
+        if done.exception is not None:
+            raise done.exception
+        told: dict[str, Any] = json.loads(done.stdout)
+        assert done.return_value in (None, told.get("exit_code"))
+        return told
+
+    def ask(self, *results: Results) -> Answer:
+        files = [self.path.with_name(f"results-{number}.json") for number, _ in enumerate(results)]
+        for file, content in zip(files, results, strict=True):
+            file.write_text(json.dumps(content))
+        try:
+            told = self.run(*map(str, files), *self.settings)
+        finally:
+            for file in files:
+                file.unlink()
+        assert told.pop("exit_code") == (0 if told["answer"] in ("keep", "ok") else 6)
+        return Answer(**told)
+
+    def void(self, look: int, reason: str) -> str:
+        return str(self.run("--void", str(look), "--reason", reason)["model_to_beat"])
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

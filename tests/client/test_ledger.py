@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench.gate import discarded
 from tests.client.loops import lines, pair, read
 
+from easeml_meter.client import answers, decision, gate, ledger
 from easeml_meter.client.gate import Gate
 from easeml_meter.client.ledger import BrokenLedger, Ledger, digest
 
@@ -59,35 +62,52 @@ def test_a_ledger_cut_anywhere_loses_no_look(tmp_path: Path) -> None:
         assert path.read_bytes() == after
 
 
-KILLED = """
-import os, signal, sys
-from easeml_meter.client import gate
-name, where = sys.argv[1:]
-real = getattr(gate, where, None) or getattr(gate.Ledger, where)
-def kill(*given, **named):
-    if where == "write":
-        real(*given)
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(gate if hasattr(gate, where) else gate.Ledger, where, kill)
-gate.Gate("gate.jsonl").ask([0] * 60, [1] * 30 + [0] * 30, name=name)
-"""
+def killed_at(step: int, path: Path, name: str) -> bool:
+    """Look in another process, which is killed before that line of the gate's modules runs."""
+    modules = tuple(each.__file__ for each in (gate, ledger, decision, answers))
+    pid = os.fork()
+    if pid == 0:
+        left = step
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename not in modules:
+                return None
+            left -= event == "line"
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        sys.settrace(trace)
+        Gate(path).ask(*pair(60, 30), name=name)
+        os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(pid, 0)[1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["decide", "write", "answer", "answer_of", "digest_of_cases"])
-def test_a_process_that_is_killed_used_its_look_once(tmp_path: Path, where: str) -> None:
-    Gate(tmp_path / "gate.jsonl").ask([0] * 60, [0] * 60, name="first")
-    for name in ("a", "a", "b"):
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, name, where], cwd=tmp_path, check=False
-        )
-        assert done.returncode == -signal.SIGKILL
-    asked = Gate(tmp_path / "gate.jsonl")
-    for name in ("a", "b", "a"):
-        asked.ask([0] * 60, [1] * 30 + [0] * 30, name=name)
-    names = [each["new"] for each in lines(asked.path) if "look" in each]
-    assert sorted(names) == ["a", "b", "first"]
-    read(asked.path)
+@pytest.mark.parametrize(
+    "kills", [pytest.param(25, id="25"), pytest.param(200, id="200", marks=pytest.mark.verify)]
+)
+def test_a_process_that_is_killed_between_two_lines_used_its_look_once(
+    tmp_path: Path, kills: int
+) -> None:
+    path, draw = tmp_path / "gate.jsonl", random.Random(kills)  # noqa: S311
+    Gate(path).ask(*pair(60, 0), name="first")
+    killed = 0
+    for number in range(kills):
+        name = f"m{number // 2}"  # every second call comes again after it was killed
+        killed += killed_at(draw.randrange(660), path, name)
+        if draw.random() < 0.3:
+            Gate(path).ask(*pair(60, 0), name=f"other-{number}")
+    assert killed > kills / 2
+    asked = Gate(path)
+    before = {line["new"]: line["answer"] for line in lines(path) if "answer" in line}
+    for number in range(kills // 2):
+        answer = asked.ask(*pair(60, 30), name=f"m{number}")
+        assert answer.answer == before.get(f"m{number}", answer.answer)
+    names = [line["new"] for line in lines(path) if "look" in line]
+    assert len(names) == len(set(names))
+    assert len(read(path)) == len(names)
 
 
 MANY = """
