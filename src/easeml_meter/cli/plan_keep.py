@@ -48,7 +48,7 @@ def plan_keep(
     if gain is not None:
         share = read_share("gain", gain)
         if not 0 < share <= 1 - 2 * LOSSES:
-            raise invalid("gain", share, f"above 0, {1 - 2 * LOSSES:g} at most")
+            raise invalid("gain", share, f"above 0, {1 - 2 * LOSSES:g} at most: 5% or 0.05")
         needs = [need(share, delta, count) for count in answers]
         if any(each.first is None for each in needs):
             raise invalid("gain", share, f"too small: it takes more than {MOST_CASES:,} cases")
