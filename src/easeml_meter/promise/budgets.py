@@ -86,7 +86,7 @@ class Steps(Plain, frozen=True, kw_only=True):
 class Reverts(Plain, frozen=True, kw_only=True):
     """Steps fixed in advance that are undone (the paper's time travel)."""
 
-    steps: Annotated[int, Setting("answers of one test set", least=1, most=10_000)]
+    steps: Annotated[int, Setting("answers of one test set", least=1, most=MOST_STEPS)]
     reverts: Annotated[
         tuple[int, ...],
         Setting("steps, fixed in advance, that are undone: nobody acts on their answers", least=1),
@@ -111,7 +111,7 @@ class Reverts(Plain, frozen=True, kw_only=True):
 class Memory(Plain, frozen=True, kw_only=True):
     """Developers whose models depend on a few last answers (an assumption about people)."""
 
-    steps: Annotated[int, Setting("answers of one test set", least=1, most=10_000)]
+    steps: Annotated[int, Setting("answers of one test set", least=1, most=MOST_STEPS)]
     memory: Annotated[
         int, Setting("a model depends on at most so many last answers; 0: nobody looks", least=0)
     ]

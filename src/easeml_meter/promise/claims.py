@@ -20,6 +20,13 @@ class Within:
 
 
 @dataclass(frozen=True)
+class WithinLoosely:
+    """The same, by the bound that the paper takes for every loss."""
+
+    eps: Fraction
+
+
+@dataclass(frozen=True)
 class ChangeWithin:
     """n - o is within `eps` of the true one, for models that are apart on at most `most`."""
 

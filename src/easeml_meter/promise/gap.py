@@ -123,8 +123,13 @@ class Gap(Asking, frozen=True, kw_only=True):
         """Whether edges near the ceiling are left out of an answer, and "above" is one of two."""
         return self.limit is not None and not self.worst
 
-    def shape(self, loss: Loss) -> Shape:
-        """Return what one truth leaves possible."""
+    @property
+    def possible(self) -> int:
+        """How many bands of fixed edges one truth can be told as."""
+        return most_bands(self.all_edges, self.tolerance if self.worst else self.tolerance[:1])
+
+    def shape(self, loss: Loss, possible: int | None = None) -> Shape:
+        """Return what one truth leaves possible; `possible` bands, where a tolerance is sought."""
         eps = self.tolerance[0]
         silent = int(loss.unsized)
         if self.drawn is not None:
@@ -133,11 +138,9 @@ class Gap(Asking, frozen=True, kw_only=True):
                 top = math.ceil(1 / self.drawn) + 1 if self.climbs is None else self.climbs + 1
                 return Climb(top, 2, min(Fraction(1), rho), silent)
             return Flat(1 + rho + silent)
-        edges = self.all_edges
+        edges, bands = self.all_edges, self.possible if possible is None else possible
         if self.worst:
-            bands = most_bands(edges, self.tolerance)
             return Climb(len(edges) + 1, bands, silent=silent + (self.limit is not None))
-        bands = most_bands(edges, self.tolerance[:1])
         if self.merges:
             averaged = loss.score is not None and loss.score.kind.averaged
             bands = bands + 1 if averaged else max(2, bands)

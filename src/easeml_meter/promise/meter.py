@@ -88,8 +88,25 @@ class Meter(Settings, frozen=True, kw_only=True):
     @property
     def shape(self) -> Shape:
         """What is counted of its question, with what a model can fail to be measured by."""
-        shape: Shape = self.asked.shape(self.sample.measured)
+        return self.shape_of()
+
+    def shape_of(self, possible: int | None = None) -> Shape:
+        """Return its shape, as if so many bands of a gap were possible."""
+        loss, question = self.sample.measured, self.asked
+        shape: Shape
+        if isinstance(question, Gap):
+            shape = question.shape(loss, possible)
+        else:
+            shape = question.shape(loss)
         return shape.with_silent(int(self.sample.may_fail))
+
+    @property
+    def unit(self) -> str:
+        """What the size of a test set counts, in a plan."""
+        if isinstance(self.renewal, Window):
+            return f"{self.sample.unit} a batch"
+        fresh = isinstance(self.renewal, EveryStep) and isinstance(self.sample, OnDemand)
+        return f"{self.sample.unit} a step" if fresh else self.sample.unit
 
     def answers(self, number: int = 1) -> int | None:
         """Return how many answers a test set gives, of all teams together; None: no end."""

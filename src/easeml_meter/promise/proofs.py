@@ -8,19 +8,36 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.budgets import Memory, Reverts, Run, Steps
-from easeml_meter.promise.claims import Better, ChangeWithin, Exceeds, Gains, NotOver, Within
+from easeml_meter.promise.claims import (
+    Better,
+    ChangeWithin,
+    Exceeds,
+    Gains,
+    NotOver,
+    Within,
+    WithinLoosely,
+)
 from easeml_meter.promise.closing import Closing, Shares
+from easeml_meter.promise.numbers import plain
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
 from easeml_meter.promise.samples import Clusters, Judge, OnDemand, Rows, Strata
-from easeml_meter.promise.shapes import Climb, Flat, Shape, Verdict, log_of
+from easeml_meter.promise.shapes import (
+    MOST_DEPTH,
+    MOST_WALKED,
+    Climb,
+    Flat,
+    Shape,
+    Verdict,
+    log_of,
+)
 from easeml_meter.promise.teams import Teams
 
 MARGIN = Fraction(1, 10**9)
@@ -33,15 +50,23 @@ class Drift:
     word = "a rolling window"
 
 
+_A_TAIL = 1_000.0
+"""What an ordinary tail costs, in rows that are summed over."""
+
+
 class Tail(NamedTuple):
     """A row of TAILS.
 
     `log_tail(claim, sample, n)` is ln of a bound on "this claim is false of one fixed model, and
     the answer says it", for n or more; None: the claim is tested at a level, whatever n is.
+    `enough(claim, sample, nats)` is a size from which on it is below -nats, in closed form;
+    `work(n, claims)` what so many tails of this size cost, in rows that are summed over.
     """
 
     lemma: str
     log_tail: Callable[[Any, Any, int], float] | None = None
+    enough: Callable[[Any, Any, float], int] | None = None
+    work: Callable[[int, int], float] = lambda n, claims: _A_TAIL
 
 
 def _rows_within(claim: Within, sample: Rows, n: int) -> float:
@@ -137,17 +162,83 @@ def _gains(claim: Gains, sample: Rows, n: int) -> float:
     return differences.log_pass_tail_from(n, claim.change, claim.margin, claim.most)
 
 
+def _loosely(claim: WithinLoosely, sample: Rows, n: int) -> float:
+    """Hoeffding's bound, as the paper has it."""
+    value = math.log(2) - 2 * n * float(claim.eps) ** 2
+    return min(0.0, value + 1e-12 * (1 + abs(value)))
+
+
+def _enough_within(claim: Any, sample: Rows, nats: float) -> int:
+    """By Hoeffding's bound, which is raised by its rounding error; scores differ by constants."""
+    needed, rate = (nats + math.log(2)) * (1 + 1e-11) + 1e-11, 2 * float(claim.eps) ** 2
+    if sample.measured.score is None:
+        return math.ceil(needed / rate) + 1
+    # The variance of F1 is up to 1.24 times that of a share.
+    return math.ceil((needed + 4 + math.log(max(1, len(sample.classes)))) / (0.7 * rate)) + 10
+
+
+def _enough_of_strata(claim: Within, sample: Strata, nats: float) -> int:
+    return math.ceil(_enough_within(claim, sample, nats) * sample.cost) + sample.whole
+
+
+def _enough_judged(claim: Within, sample: Judge, nats: float) -> int:
+    from easeml_meter.promise.numbers import judges
+
+    return judges.enough(float(claim.eps), float(sample.judge_error), sample.pool, nats)
+
+
+def _enough_of_change(claim: ChangeWithin, sample: Rows, nats: float) -> int:
+    from easeml_meter.promise.numbers import differences
+
+    rate = differences.rate(float(claim.eps), float(claim.most))
+    return math.ceil((nats + math.log(2)) * (1 + 1e-11) / rate) + 1
+
+
+def _enough_to_exceed(claim: Exceeds, sample: Rows, nats: float) -> int:
+    """By Chernoff's bound."""
+    return math.ceil(nats * (1 + 1e-11) / plain.rate(claim.share, claim.margin)) + 1
+
+
+def _enough_to_gain(claim: Gains, sample: Rows, nats: float) -> int:
+    from easeml_meter.promise.numbers import differences
+
+    return (
+        math.ceil(nats * (1 + 1e-11) / differences.rate(float(claim.margin), float(claim.most))) + 1
+    )
+
+
+def _work_of_judge(n: int, claims: int) -> float:
+    from easeml_meter.promise.numbers import judges
+
+    return judges.work(n, claims)
+
+
+def _work_of_rows(times: float) -> Callable[[int, int], float]:
+    """Return the work of a worst place that is searched over sums of rows."""
+
+    def work(n: int, claims: int) -> float:
+        from easeml_meter.promise.numbers import differences
+
+        return times * claims * differences.summed_rows(n)
+
+    return work
+
+
+_CHANGE = Tail("Pass or fail", _change_within, _enough_of_change, _work_of_rows(20))
+_GAINS = Tail("Pass or fail", _gains, _enough_to_gain, _work_of_rows(6))
 TAILS: dict[tuple[type, type], Tail] = {
-    (Within, Rows): Tail("Tails", _rows_within),
-    (Within, Clusters): Tail("Tails", _clusters_within),
-    (Within, Strata): Tail("Metrics of the whole test set", _strata_within),
-    (Within, Drift): Tail("Rolling test sets", _drift_within),
-    (Within, Judge): Tail("A judge", _judged_within),
-    (ChangeWithin, Rows): Tail("Pass or fail", _change_within),
-    (ChangeWithin, OnDemand): Tail("Pass or fail", _change_within),
-    (Exceeds, Rows): Tail("Pass or fail", _exceeds),
-    (Gains, Rows): Tail("Pass or fail", _gains),
-    (Gains, OnDemand): Tail("Pass or fail", _gains),
+    (Within, Rows): Tail("Tails", _rows_within, _enough_within),
+    (Within, Clusters): Tail("Tails", _clusters_within, _enough_within),
+    (Within, Strata): Tail("Metrics of the whole test set", _strata_within, _enough_of_strata),
+    (Within, Drift): Tail("Rolling test sets", _drift_within, _enough_within),
+    (Within, Judge): Tail("A judge", _judged_within, _enough_judged, _work_of_judge),
+    (WithinLoosely, Rows): Tail("Tails", _loosely, _enough_within),
+    (WithinLoosely, Clusters): Tail("Tails", _loosely, _enough_within),
+    (ChangeWithin, Rows): _CHANGE,
+    (ChangeWithin, OnDemand): _CHANGE,
+    (Exceeds, Rows): Tail("Pass or fail", _exceeds, _enough_to_exceed),
+    (Gains, Rows): _GAINS,
+    (Gains, OnDemand): _GAINS,
     (Better, Rows): Tail("Levels"),
     (Better, OnDemand): Tail("Levels"),
     (NotOver, Rows): Tail("Levels"),
@@ -252,16 +343,46 @@ def _on(sample: type) -> str:
     return str(getattr(sample, "word", _word(sample)))
 
 
+def _row(claim: Any, sample: Any, renewal: Any) -> Tail:
+    drifts = isinstance(renewal, Window) and type(sample) is Rows
+    return TAILS[type(claim), Drift if drifts else type(sample)]
+
+
 def log_tail(claims: tuple[Any, ...], sample: Any, renewal: Any, n: int) -> float:
     """Return the tail of a claim: of its clauses the largest, not their sum (Lemma T)."""
-    where = Drift if isinstance(renewal, Window) and type(sample) is Rows else type(sample)
     found = []
     for claim in claims:
-        row = TAILS[type(claim), where].log_tail
+        row = _row(claim, sample, renewal).log_tail
         if row is None:
             raise InvalidInput(f"{_word(type(claim))}: tested at a level, whatever the size is")
         found.append(row(claim, sample, n))
     return max(found)
+
+
+def has_tail(claim: Any, sample: Any, renewal: Any) -> bool:
+    """Whether a claim is planned by its tail, and not at a level."""
+    return _row(claim, sample, renewal).log_tail is not None
+
+
+def longest_walk(shape: Climb) -> int:
+    """Return how many steps of a shape are counted one by one."""
+    return min(MOST_DEPTH, MOST_WALKED // shape.m)
+
+
+def enough(claims: tuple[Any, ...], sample: Any, renewal: Any, nats: float) -> int:
+    """Return a size from which on the tail of a claim is below -nats, by a closed form."""
+    found = []
+    for claim in claims:
+        row = _row(claim, sample, renewal).enough
+        if row is None:
+            raise InvalidInput(f"{_word(type(claim))}: tested at a level, whatever the size is")
+        found.append(row(claim, sample, nats))
+    return max(found)
+
+
+def work(claims: Sequence[tuple[Any, ...]], sample: Any, renewal: Any, n: int) -> float:
+    """Return what the tails of all claims cost at a size, in rows that are summed over."""
+    return sum(_row(each, sample, renewal).work(n, len(claims)) for each in claims[0])
 
 
 def log_counts(shape: Shape, budget: Any, renewal: Any) -> dict[tuple[int, int], float]:
@@ -275,41 +396,58 @@ def log_counts(shape: Shape, budget: Any, renewal: Any) -> dict[tuple[int, int],
     if isinstance(budget, Memory) and 0 < budget.memory < budget.steps:
         return _with_memory(shape, budget)
     rows: dict[tuple[int, int], list[float]] = {}
-    for run in runs_of(budget, renewal):
+    runs = runs_of(budget, renewal)
+    _check_work(shape, runs)
+    for run in runs:
         for claim, mass in shape.log_mass(run.first, run.last).items():
             rows.setdefault((run.stage, claim), []).append(mass + math.log(run.times))
     return {at: log_sum(masses) for at, masses in rows.items()}
 
 
+def _check_work(shape: Shape, runs: Sequence[Run]) -> None:
+    """Refuse what takes long to count: anybody may ask a server for a plan."""
+    if not isinstance(shape, Climb):
+        return
+    each = [run.last if shape.walks and run.last < MOST_DEPTH else 1 for run in runs]
+    if len(each) > 1 and sum(each) * shape.m > MOST_WALKED:
+        most = MOST_WALKED // shape.m
+        raise invalid("steps", sum(each), f"counted step by step: at most {most:,} in all")
+
+
 def _with_memory(shape: Shape, budget: Memory) -> dict[tuple[int, int], float]:
-    """At every length, the fewer of the consistent histories and all windows of so many answers."""
+    """At every length, the fewer of the consistent histories and all windows of so many answers.
+
+    Once windows are the fewer, they stay so: the last length is counted as often as there are more.
+    """
     steps, memory = budget.steps, budget.memory
-    if isinstance(shape, Flat):
-        alphabet = shape.alphabet
-        if alphabet is None:
-            raise InvalidInput(
-                "memory: no lemma for drawn edges with it: their windows are endless"
-            )
-        total = sum(
-            (
-                min(shape.b**length, Fraction(alphabet ** min(length, memory)))
-                for length in range(steps)
-            ),
-            Fraction(0),
-        )
-        return {(0, 0): log_of(total)}
+    most = MOST_WALKED // shape.m if isinstance(shape, Climb) else MOST_DEPTH
+    if memory >= min(most, MOST_DEPTH):
+        raise invalid("memory", memory, f"counted step by step: fewer than {most:,}")
     if isinstance(shape, Verdict):
-        windows = sum(2 ** min(length, memory) for length in range(steps))
-        return {(0, 0): log_of(min(2 ** (steps - 1), windows))}
-    every = shape.layers(shape.m)
-    window: list[Fraction | int] = [0] * shape.m
-    totals: dict[int, Fraction | int] = {}
-    for length, counts in enumerate(itertools.islice(shape.layers(), steps)):
+        kept = min(memory, steps)
+        windows = 2**kept - 1 + (steps - kept) * 2**kept
+        return {(0, 0): log_of(min(2 ** min(steps - 1, 2 * kept + steps.bit_length()), windows))}
+    if isinstance(shape, Flat) and shape.alphabet is None:
+        raise InvalidInput("memory: no lemma for drawn edges with it: their windows are endless")
+    layers: Iterator[Mapping[int, Any]]
+    every: Iterator[Mapping[int, Any]]
+    if isinstance(shape, Flat):
+        layers = ({0: shape.b**length} for length in itertools.count())
+        every = ({0: Fraction(shape.alphabet or 1) ** length} for length in itertools.count())
+    else:
+        layers, every = shape.layers(), shape.layers(shape.m)
+    tops = shape.m if isinstance(shape, Climb) else 1
+    window: list[Any] = []
+    totals: dict[int, Any] = dict.fromkeys(range(tops), 0)
+    for length, counts in enumerate(itertools.islice(layers, steps)):
         if length <= memory:
             rows = next(every)
-            window = list(itertools.accumulate(rows.get(top, 0) for top in range(shape.m)))
-        up_to = itertools.accumulate(counts.get(top, 0) for top in range(shape.m))
+            window = list(itertools.accumulate(rows.get(top, 0) for top in range(tops)))
+        up_to = list(itertools.accumulate(counts.get(top, 0) for top in range(tops)))
         least = [min(pair) for pair in zip(up_to, window, strict=True)]
+        full = length >= memory and least == window
         for top, (count, below) in enumerate(zip(least, [0, *least], strict=False)):
-            totals[top] = totals.get(top, 0) + count - below
+            totals[top] += (steps - length if full else 1) * (count - below)
+        if full:
+            break
     return {(0, top): log_of(count) for top, count in totals.items() if count}

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+from easeml_meter.errors import invalid
 from easeml_meter.promise.schema import Setting, Settings
+
+_MOST_SHARING = 10**6
 
 
 class Fresh(Settings, frozen=True, kw_only=True):
@@ -59,11 +62,16 @@ class EveryStep(Fresh, frozen=True, kw_only=True):
 class Window(Fresh, frozen=True, kw_only=True):
     """A rolling test set: the last batches, of which the oldest leaves when one arrives."""
 
-    window: Annotated[int, Setting("batches in use at a time", least=1, most=10_000)]
-    answers: Annotated[int, Setting("answers for each batch", least=1, most=10_000)] = 1
+    window: Annotated[int, Setting("batches in use at a time", least=1, most=_MOST_SHARING)]
+    answers: Annotated[int, Setting("answers for each batch", least=1, most=_MOST_SHARING)] = 1
     noun: ClassVar[str] = "window"
     rolls: ClassVar[bool] = True
     joined: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.window * self.answers > _MOST_SHARING:
+            raise invalid("window", self.window, f"at most {_MOST_SHARING:,} answers in a window")
 
     def gives(self, budget: Any, number: int) -> int:
         """Return the answers for each batch."""

@@ -209,6 +209,10 @@ class Rows(Settings, frozen=True, kw_only=True):
         """Return the least size that can be drawn."""
         return size
 
+    def rounded_down(self, size: int) -> int:
+        """Return the largest size up to this one that can be drawn; 0 for none."""
+        return size
+
 
 class Clusters(Rows, frozen=True, kw_only=True):
     """Rows that belong together: a cluster is one example, and its loss the mean of its rows'."""
@@ -265,10 +269,29 @@ class Strata(Rows, frozen=True, kw_only=True):
 
     def rounded(self, size: int) -> int:
         """Return the least size of which each stratum has whole rows."""
+        if not self.sizes:
+            return -(-size // self.whole) * self.whole
+        if sum(self.sizes) < size:
+            needed = f"too few: {size:,} rows are needed in all"
+            raise invalid("sizes", list(self.sizes)[:20], needed)
+        return sum(self.sizes)
+
+    def rounded_down(self, size: int) -> int:
+        """Return the largest size of whole strata; those that are given have no other one."""
         if self.sizes:
-            return sum(self.sizes)
-        whole = math.lcm(*(share.denominator for share in self.shares))
-        return -(-size // whole) * whole
+            return sum(self.sizes) if sum(self.sizes) <= size else 0
+        return size - size % self.whole
+
+    @property
+    def whole(self) -> int:
+        """The fewest rows of which every stratum has a whole number."""
+        return math.lcm(*(share.denominator for share in self.shares))
+
+    @property
+    def cost(self) -> float:
+        """How many times as many rows Hoeffding's bound needs as for a plain sample."""
+        parts = zip(self.weights, self.shares, strict=True)
+        return float(sum(weight * weight / share for weight, share in parts))
 
 
 class Judge(Rows, frozen=True, kw_only=True):

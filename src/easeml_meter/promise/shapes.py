@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,8 +22,8 @@ from easeml_meter.errors import invalid
 Answer = str
 State = tuple[int, ...] | int
 """What a log of answers folds to, for a question or a budget: small whole numbers."""
-MOST_WALKED = 1_000_000
-"""Steps times bands of a shape without a closed form: what takes longer is refused."""
+MOST_WALKED, MOST_DEPTH = 1_000_000, 10_000
+"""Steps times bands, and steps, of a shape without a closed form: more takes too long."""
 
 
 class Cell(NamedTuple):
@@ -124,7 +125,7 @@ class Climb:
 
     def cells(self, told: int) -> tuple[Cell, ...]:
         """One cell at each height."""
-        leads = self._leads(told, self.b)
+        leads = self._leads(told)
         return (Cell(told, {str(top + 1): ways for top, ways in leads.items()}),)
 
     def after(self, told: int, answer: Answer) -> int:
@@ -132,40 +133,77 @@ class Climb:
         return max(told, int(answer) - 1) if answer.isdecimal() else told
 
     def log_mass(self, first: int, last: int) -> Mapping[int, float]:
-        """Sum the histories of these lengths by height: binomials where there is a closed form."""
-        if self.b == 2 and not self.silent:
-            log_rho = math.log(self.rho) if self.rho else -math.inf
-            found = {}
-            for top in range(min(self.m, last + 1)):
-                ways = math.comb(last + 1, top + 1) - math.comb(first, top + 1)
-                if ways:
-                    found[top] = math.log(ways) + (top * log_rho if top else 0.0)
-            return found
-        if last * self.m > MOST_WALKED:
-            most = MOST_WALKED // self.m
+        """Sum the histories of these lengths by height: binomials where there is a closed form.
+
+        Of two answers at each height, C(L, top) histories of length L end at a height; of all
+        answers, C(L + top - 1, top). What would take long to walk is counted as if all answers were
+        possible, which are never fewer.
+        """
+        if self.b <= 2 and not self.silent:
+            return self._binomials(first, last)
+        if self.b >= self.m and not self.silent:
+            return self._of_all(first, last)
+        if last >= MOST_DEPTH or last * self.m > MOST_WALKED:
+            if not self.silent:
+                return replace(self, b=self.m).log_mass(first, last)
+            most = min(MOST_DEPTH, MOST_WALKED // self.m)
             raise invalid("steps", last + 1, f"counted step by step: at most {most:,}")
-        total: dict[int, Fraction | int] = {}
-        for depth, counts in enumerate(itertools.islice(self.layers(), last + 1)):
-            if depth >= first:
-                for top, count in counts.items():
-                    total[top] = total.get(top, 0) + count
-        return {top: log_of(count) for top, count in total.items()}
+        total: Counter[int] = Counter()
+        for counts in itertools.islice(self.layers(), first, last + 1):
+            total.update(counts)
+        return self.logs(total)
 
-    def layers(self, b: int | None = None) -> Iterator[Mapping[int, Fraction | int]]:
-        """Yield, for each length, how many histories end at each height."""
-        counts: dict[int, Fraction | int] = {0: 1}
+    def logs(self, counts: Mapping[int, int]) -> Mapping[int, float]:
+        """Return logarithms of histories by height: of drawn edges, so many are consistent."""
+        log_rho = math.log(self.rho) if self.rho else -math.inf
+        return {
+            top: log_of(count) + (top * log_rho if top else 0.0) for top, count in counts.items()
+        }
+
+    @property
+    def walks(self) -> bool:
+        """Whether there is no closed form."""
+        return bool(self.silent) or 2 < self.b < self.m
+
+    def _binomials(self, first: int, last: int) -> Mapping[int, float]:
+        below, all_of, found = 1, 1, {}
+        for top in range(min(self.m, last + 1)):  # C(first, top + 1) and C(last + 1, top + 1)
+            below = below * (first - top) // (top + 1)
+            all_of = all_of * (last + 1 - top) // (top + 1)
+            if all_of > below:
+                found[top] = all_of - below
+        return self.logs(found)
+
+    def _of_all(self, first: int, last: int) -> Mapping[int, float]:
+        """Sum C(L + top - 1, top): C(last + top, top + 1) - C(first + top - 1, top + 1)."""
+        found = {0: math.log(last - first + 1)}
+        below, all_of = max(0, first - 1), last
+        for top in range(1, self.m if last else 1):
+            below = below * (first + top - 1) // (top + 1)
+            all_of = all_of * (last + top) // (top + 1)
+            if all_of > below:
+                found[top] = log_of(all_of - below)
+        return found
+
+    def layers(self, b: int | None = None) -> Iterator[Mapping[int, int]]:
+        """Yield, for each length, how many histories end at each height, if edges are not drawn."""
+        b = self.b if b is None else b
+        counts = [1]
         while True:
-            yield counts
-            grown: dict[int, Fraction | int] = {}
-            for top, count in counts.items():
-                for to, ways in self._leads(top, b or self.b).items():
-                    grown[to] = grown.get(to, 0) + count * ways
-            counts = grown
+            yield {top: count for top, count in enumerate(counts) if count}
+            # To a height rises what is below it by less than b: a difference of two sums.
+            sums = [0, *itertools.accumulate(counts)]
+            counts = [
+                (counts[top] if top < len(counts) else 0) * (1 + self.silent)
+                + sums[min(top, len(counts))]
+                - sums[min(max(0, top + 1 - b), len(counts))]
+                for top in range(min(self.m, len(counts) + b - 1))
+            ]
 
-    def _leads(self, top: int, b: int) -> dict[int, Fraction | int]:
+    def _leads(self, top: int) -> dict[int, Fraction | int]:
         rise: Fraction | int = self.rho if self.b == 2 and self.rho != 1 else 1
         leads: dict[int, Fraction | int] = {top: 1 + self.silent}
-        leads.update(dict.fromkeys(range(top + 1, min(self.m, top + b)), rise))
+        leads.update(dict.fromkeys(range(top + 1, min(self.m, top + self.b)), rise))
         return leads
 
     def with_silent(self, more: int) -> Climb:

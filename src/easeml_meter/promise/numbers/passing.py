@@ -15,6 +15,7 @@ import numpy as np
 
 from easeml_meter.errors import invalid
 from easeml_meter.promise.numbers.binomial import Floats, tail_and_ratio, tail_ratio
+from easeml_meter.promise.numbers.plain import rate
 
 _MARGIN = 1e-12
 """Rounding must never loosen a guarantee: results are raised by more than their error."""
@@ -41,13 +42,6 @@ def log_models(steps: int, passes: int | None = None) -> float:
         term = term * (steps - 1 - j) // (j + 1)
         total += term
     return math.log(total)
-
-
-def rate(threshold: Fraction, tolerance: Fraction) -> float:
-    """Return kl(A + eps, A): by Chernoff's bound, n labels have a tail of at most exp(-n rate)."""
-    p, r = float(threshold), float(threshold + tolerance)
-    eps = float(tolerance)
-    return r * math.log1p(eps / p) + (1 - r) * math.log1p(-eps / (1 - p))
 
 
 def log_tail(labels: int, threshold: Fraction, tolerance: Fraction) -> float:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import lru_cache
 
 _NODES = 48
+RELATIVE_MARGIN = 1e-12
+"""Rounding must never loosen a guarantee: results are raised by more than their error."""
 
 
 def log_sum(logs: Sequence[float]) -> float:
@@ -68,6 +71,55 @@ def _legendre() -> list[tuple[float, float]]:
             x -= here / slope
         found.append(((x + 1) / 2, 1 / ((1 - x * x) * slope * slope)))
     return found
+
+
+def rate(threshold: Fraction, tolerance: Fraction) -> float:
+    """Return kl(A + eps, A): by Chernoff's bound, n labels have a tail of at most exp(-n rate)."""
+    p, r = float(threshold), float(threshold + tolerance)
+    eps = float(tolerance)
+    return r * math.log1p(eps / p) + (1 - r) * math.log1p(-eps / (1 - p))
+
+
+def log_kl(labels: int, tolerance: float, ceiling: float | None) -> float:
+    """Chernoff's bound, exp(-n kl(p + eps, p)) at the worst p, on both sides.
+
+    kl is jointly convex, so it is convex in p along q = p + eps: the worst p is its minimum, or
+    the end of the range that a ceiling leaves. The lower side is the mirror image of the upper one
+    (losses become 1 - loss), with the same minimum.
+    """
+    worst = worst_true_loss(tolerance)
+    upper = lower = worst
+    if ceiling is not None:
+        upper = min(worst, ceiling - tolerance)
+        lower = max(worst, 1 - ceiling - tolerance)
+    return log_sum([log_chernoff(labels, p, tolerance) for p in (upper, lower)])
+
+
+@lru_cache(maxsize=1_000)  # the same for every size and every meter with this tolerance
+def worst_true_loss(tolerance: float) -> float:
+    """Return the p at which kl(p + eps, p) is smallest, by bisection on its derivative."""
+    low, high = 0.0, 1 - tolerance
+    while True:
+        p = (low + high) / 2
+        if not low < p < high:
+            return p
+        rest = 1 - p - tolerance
+        slope = math.log1p(tolerance / p) + math.log1p(tolerance / rest) if rest > 0 else math.inf
+        if slope < tolerance / (p * (1 - p)):
+            low = p
+        else:
+            high = p
+
+
+def log_chernoff(labels: int, p: float, tolerance: float) -> float:
+    """Return -n kl(p + eps, p), raised by more than its rounding error."""
+    if p <= 0:  # a model that never errs is never seen to err
+        return -math.inf
+    q = min(p + tolerance, 1.0)
+    rest = (1 - q) * math.log1p(-tolerance / (1 - p)) if q < 1 else 0.0
+    value = -labels * (q * math.log1p(tolerance / p) + rest)
+    # The two terms are near n eps each and cancel.
+    return value + RELATIVE_MARGIN * (1 + abs(value)) + 1e-15 * labels * tolerance
 
 
 def at_most(n: int, j: int, p: float) -> float:

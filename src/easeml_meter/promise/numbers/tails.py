@@ -22,15 +22,15 @@ from functools import lru_cache
 import numpy as np
 
 from easeml_meter.promise.numbers.binomial import tail_and_ratio, tail_ratio
-from easeml_meter.promise.numbers.bounded import (
+from easeml_meter.promise.numbers.bounded import log_convex
+from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.plain import (
     RELATIVE_MARGIN,
     log_chernoff,
-    log_convex,
     log_kl,
+    log_sum,
     worst_true_loss,
 )
-from easeml_meter.promise.numbers.bounds import Bound
-from easeml_meter.promise.numbers.plain import log_sum
 
 _SMALLEST_SEARCHED, _MOST_SEARCHED = 5e-4, 100_000
 
