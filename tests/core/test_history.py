@@ -1,4 +1,4 @@
-"""Histories folded from entries: accounts, hand-overs that join them, and what is left."""
+"""Histories folded from entries: snapshots, hand-overs that join them, and what is left."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from easeml_meter.core.history import Folded, Histories, MeterState, fold, session_view
-from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.history import Delivered, Folded, Histories, MeterState, fold, session_view
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import answer_named
+from easeml_meter.promise import ledger
 from easeml_meter.spec import MeterSpec
 
 ENTRY = Entry("m", 1, 1, 1, "1", "model", "s", 1, "d", "0", "", "2026-01-01")
 
 
-def ledger(*, extra: int = 0, **options: Any) -> Ledger:
+def delivered(*, extra: int = 0, **options: Any) -> Delivered:
     settings: dict[str, Any] = {"signals": 3, "tolerance": 0.25, "steps": 6, "delta": 0.2}
     spec = MeterSpec.uniform(**(settings | options))
-    return Ledger(spec, required_labels(spec).labels + extra)
+    return Delivered(spec, required_labels(spec).labels + extra)
 
 
 def entries(*answers: str, tenant: int = 1) -> list[Entry]:
@@ -31,7 +30,7 @@ def entries(*answers: str, tenant: int = 1) -> list[Entry]:
     ]
 
 
-def histories(on: Ledger, *lengths: int) -> Histories:
+def histories(on: Delivered, *lengths: int) -> Histories:
     """Give each tenant a history of so many answers."""
     folded = {
         tenant: fold(on, entries(*["1"] * length, tenant=tenant), tenant)
@@ -41,40 +40,40 @@ def histories(on: Ledger, *lengths: int) -> Histories:
 
 
 @pytest.mark.parametrize("options", [{}, {"protocol": "incremental"}], ids=str)
-def test_a_fold_is_the_ledgers_replay_and_its_last_step(options: dict[str, Any]) -> None:
-    on, answers = ledger(**options), ["1", "2", "2", "3"]
+def test_a_fold_is_the_ledgers_and_its_last_step(options: dict[str, Any]) -> None:
+    on, answers = delivered(**options), ["1", "2", "2", "3"]
     found = fold(on, entries(*answers), 1)
-    assert found == Folded(on.replay(map(answer_named, answers)), 4)
-    assert fold(on, [], 2) == Folded(Account(2), 0)
+    assert found == Folded(ledger.fold(on.meter, answers), 4)
+    assert fold(on, [], 2) == Folded(ledger.start(on.meter, 2), 0)
 
 
 def test_a_gap_in_the_steps_is_kept() -> None:
-    on = ledger()
+    on = delivered()
     found = fold(on, [ENTRY, replace(ENTRY, step=5)], 1)
-    assert (found.account.steps, found.step) == (2, 5)
+    assert (found.at.answers, found.step) == (2, 5)
 
 
 def test_histories_count_all_answers_and_take_one_more() -> None:
-    before = histories(ledger(tenants=(3, 3)), 2, 3)
+    before = histories(delivered(tenants=(3, 3)), 2, 3)
     assert before.answers == 5
     assert not before.all_spent
     after = before.after(replace(ENTRY, step=3))
     assert (after.answers, after.all_spent) == (6, True)
-    assert after.account(1).steps == 3
-    assert after.account(2) == before.account(2)
+    assert after.at(1).answers == 3
+    assert after.at(2) == before.at(2)
     assert before.answers == 5
 
 
 def test_who_shares_a_history_draws_on_all_of_it() -> None:
-    on = ledger(tenants=(2, 2, 2), extra=60)
+    on = delivered(tenants=(2, 2, 2), extra=60)
     apart = histories(on, 1, 1, 0)
     joined = replace(apart, handovers=[HandOver("m", 1, 1, 2, "now")])
-    assert [joined.account(tenant).steps for tenant in (1, 2, 3)] == [2, 2, 0]
-    assert joined.account(1) == joined.account(2)
-    assert joined.account(3) == apart.account(3)
+    assert [joined.at(tenant).answers for tenant in (1, 2, 3)] == [2, 2, 0]
+    assert joined.at(1) == joined.at(2)
+    assert joined.at(3) == apart.at(3)
     assert joined.answers == apart.answers
     after = joined.after(replace(ENTRY, step=2))
-    assert [after.account(tenant).steps for tenant in (1, 2, 3)] == [3, 3, 0]
+    assert [after.at(tenant).answers for tenant in (1, 2, 3)] == [3, 3, 0]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_a_later_window_is_promised_what_it_shares_with_others_of_its_delta(
     spec = MeterSpec.uniform(tolerance=0.05, steps=steps, delta=0.05, window=3, inputs="public")
     sets = [TestSet("m", each, Phase.ACTIVE, 1, "", rows=3000) for each in range(1, number + 1)]
     state = MeterState.of(MeterRecord("m", "m", spec.to_mapping(), ""), sets, None)
-    view = session_view(state, sets[-1], [], Account(1))
+    view = session_view(state, sets[-1], [], None)
     assert view.promise.startswith(f"With probability at least {together}, each model's loss")
     assert state.promise == view.promise
     assert state.assumptions == view.assumptions

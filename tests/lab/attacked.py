@@ -11,10 +11,11 @@ import numpy as np
 from scipy.stats import binom
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.coverage import ERROR, Experiment, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.promise.ledger import shared_steps
+from easeml_meter.promise.meter import Meter
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure
 
@@ -124,34 +125,31 @@ HANDED_OVER = 1998
 """Labels at which the count of one developer gives twenty teams all of their steps together."""
 
 
-class OneMaximum(AnySizeLedger):
-    """A wrong count, as it once was: joint histories as if all teams had one running maximum."""
-
-    def shared_steps(self, group: Sequence[int]) -> int:
-        """Give what would fit if the group were one developer from the start."""
-        teams = len(self.spec.tenants)
-        slack = self.spec.session_delta - math.exp(self._log_total)
-        share = math.log(slack / (2**teams - teams - 1))
-        for steps in range(1, sum(self.spec.tenants[team - 1] for team in group) + 1):
-            alone = self.spec.replace(tenants=(), steps=steps)
-            if log_failure(alone, self.labels) > share:
-                return steps - 1
-        return steps
+def one_maximum(meter: Meter, size: int, group: Sequence[int]) -> int:
+    """Share by a wrong count, as it once was: as if all teams had one running maximum."""
+    spec = next(each for each in (TWENTY_TEAMS,) if each.meter == meter)
+    teams = len(spec.tenants)
+    slack = spec.session_delta - math.exp(log_failure(spec, size))
+    share = math.log(slack / (2**teams - teams - 1))
+    for steps in range(1, sum(spec.tenants[team - 1] for team in group) + 1):
+        if log_failure(spec.replace(tenants=(), steps=steps), size) > share:
+            return steps - 1
+    return steps
 
 
-def handed_over(ledger: AnySizeLedger, sessions: int) -> Flags:
+def handed_over(spec: MeterSpec, labels: int, sessions: int) -> Flags:
     """Let all teams hand over; give the sessions whose promise was broken."""
-    world = experiment(ledger.spec, labels=ledger.labels).world
+    world = experiment(spec, labels=labels).world
     assert world is not None
     rng = np.random.default_rng(1)
-    return DEVELOPERS["handover"].run(ledger, world, rng, sessions).failed
+    return DEVELOPERS["handover"].run(spec, labels, world, rng, sessions).failed
 
 
 def sharing_all(spec: MeterSpec) -> int:
     """Give the smallest size at which all teams together can share every step."""
-    teams = range(1, len(spec.tenants) + 1)
+    teams = tuple(range(1, len(spec.tenants) + 1))
     sizes = itertools.count(required_labels(spec).labels)
-    return next(n for n in sizes if AnySizeLedger(spec, n).shared_steps(teams) == spec.steps)
+    return next(n for n in sizes if shared_steps(spec.meter, n, teams) == spec.steps)
 
 
 def power(runs: int, delta: float) -> float:

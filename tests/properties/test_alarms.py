@@ -10,16 +10,14 @@ import pandas as pd
 import pytest
 
 from easeml_meter import Meter, MeterSpec
-from easeml_meter.core.questions.alarm import AlarmRules, margin
 from easeml_meter.core.questions.asking import answered
 from easeml_meter.core.questions.labels import other_ways, plan_labels
 from easeml_meter.core.questions.planning import plan_of
-from easeml_meter.core.signals import ALARM, State
 from easeml_meter.errors import InvalidInput, Spent
 from easeml_meter.promise import ledger
 from easeml_meter.promise.alarm import bar_of
-from easeml_meter.promise.ledger import Snapshot
-from easeml_meter.promise.questions import Shown
+from easeml_meter.promise.ledger import Snapshot, margin
+from easeml_meter.promise.questions import Shown, measured_of
 
 HIDDEN, VISIBLE = 200, 100
 
@@ -64,10 +62,10 @@ def opened(
 
 def bar(spec: MeterSpec, alarms: int, rows: int, visible_errors: int) -> tuple[Fraction, int]:
     """g and the most errors that are ok, after so many alarms, by the room of promises alone."""
-    state = State(passes=alarms)
-    g = margin(spec, state, rows, VISIBLE)
+    at = Snapshot(0, (9, *range(alarms)))
+    g = margin(spec.meter, at, Shown(rows, None, VISIBLE))
     assert g is not None
-    level = ledger.level(spec.meter, Snapshot(0, (9, *range(alarms))))
+    level = ledger.level(spec.meter, at)
     found = bar_of(Shown(rows, Fraction(visible_errors, VISIBLE), VISIBLE), g, level)
     assert found is not None
     return g, found
@@ -125,16 +123,18 @@ def test_a_given_g_does_not_widen(tmp_path: Path) -> None:
 
 def test_a_model_is_charged_though_an_alarm_left_no_g_while_it_was_measured() -> None:
     """Hidden rows were touched: no refusal, which would be free."""
-    rules = AlarmRules(alarm())
-    answer = rules.vouch(State(passes=2), Shown(9, Fraction(0), 1), Fraction(0), 1)
-    assert answer == (ALARM, Fraction(0))
+    meter = alarm().meter
+    at = ledger.fold(meter, ["alarm", "alarm"])
+    decided = ledger.decide(meter, at, measured_of(Shown(9, Fraction(0), 1), Fraction(0)))
+    assert (decided.answer, decided.edge, decided.promises) == ("alarm", 0, ())
 
 
 def test_teams_that_are_counted_apart_share_delta() -> None:
     apart, alone = alarm(steps=20, tenants=(10, 10)), alarm()
     levels = [ledger.level(spec.meter, Snapshot(0, (0,), 0, 1)) for spec in (apart, alone)]
     assert levels[0] < levels[1]
-    wide, narrow = (margin(spec, State(), HIDDEN, VISIBLE) for spec in (apart, alone))
+    shown = Shown(HIDDEN, None, VISIBLE)
+    wide, narrow = (margin(each.meter, ledger.start(each.meter), shown) for each in (apart, alone))
     assert wide is not None
     assert narrow is not None
     assert wide > narrow

@@ -14,11 +14,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.stats.adversary import EXAMPLES, Adversary, Question
+from tests.stats.adversary import Adversary, Question
 from tests.stats.test_feedback import meter
 
-from easeml_meter.core.signals import State
-from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import possible_bands
@@ -52,7 +50,7 @@ def bound_of(spec: MeterSpec, adversary: Adversary) -> float:
 def test_one_developer(name: str) -> None:
     spec, reached = ALONE[name]
     adversary = Adversary(spec)
-    best = adversary.best(AnySizeLedger(spec, EXAMPLES))
+    best = adversary.best(spec)
     assert best <= bound_of(spec, adversary)
     assert best / adversary.tails()[0] == pytest.approx(reached)
 
@@ -60,7 +58,7 @@ def test_one_developer(name: str) -> None:
 # --- Several developers, and those who forget ---
 
 
-def outcomes(adversary: Adversary, state: State) -> set[Question]:
+def outcomes(adversary: Adversary, state: int) -> set[Question]:
     """List what any model and any validation loss make of the data sets, each once."""
     found = (adversary.questions(state, model) for model in adversary.worlds)
     return {tuple(sorted(question)) for questions in found for question in questions}
@@ -73,7 +71,7 @@ def test_isolated_teams(tenants: tuple[int, int], protocol: str) -> None:
     spec = meter((8,), 8, steps=sum(tenants), tenants=tenants, protocol=protocol)
     adversary = Adversary(spec, examples=4)
     every = (1 << len(adversary.worlds)) - 1
-    alone = AnySizeLedger(spec.replace(tenants=(), steps=2), 4)
+    alone = spec.replace(tenants=(), steps=2)
     best = max(
         broken.bit_count() / len(adversary.worlds) + adversary.best(alone, every & ~broken)
         for broken in broken_by(adversary, tenants[0])
@@ -84,12 +82,12 @@ def test_isolated_teams(tenants: tuple[int, int], protocol: str) -> None:
 def broken_by(adversary: Adversary, steps: int) -> set[int]:
     """List the sets of data sets on which a strategy of one or two steps breaks a promise."""
     if steps == 1:
-        return set(adversary.endings(State()))
+        return set(adversary.endings(0))
     found = set()
-    for question in adversary.questions(State(), 0):  # the first model is any
+    for question in adversary.questions(0, 0):  # the first model is any
         first = sum(wrong for _, _, wrong in question)
         parts = [
-            {ending & right for ending in adversary.endings(adversary.rules.after(State(), answer))}
+            {ending & right for ending in adversary.endings(adversary.meter.shape.after(0, answer))}
             for answer, right, _ in question
         ]
         found |= {first | sum(chosen) for chosen in itertools.product(*parts)}
@@ -101,8 +99,8 @@ def test_a_developer_who_remembers_one_answer(edges: tuple[int, ...]) -> None:
     """The third model follows from the second answer alone, whatever the first one was."""
     spec = meter(edges, 8, steps=3, memory=1)
     adversary = Adversary(spec, examples=4)
-    asked = outcomes(adversary, State())
-    endings = adversary.endings(State())
+    asked = outcomes(adversary, 0)
+    endings = adversary.endings(0)
 
     @cache
     def last(spared: int) -> int:
@@ -119,7 +117,7 @@ def test_a_developer_who_remembers_one_answer(edges: tuple[int, ...]) -> None:
         return found
 
     best = 0
-    for question in adversary.questions(State(), 0):
+    for question in adversary.questions(0, 0):
         first = sum(wrong.bit_count() for _, _, wrong in question)
         for chosen in itertools.product(*(second(right) for _, right, _ in question)):
             windows: dict[int, int] = {}
@@ -129,7 +127,7 @@ def test_a_developer_who_remembers_one_answer(edges: tuple[int, ...]) -> None:
             best = max(best, first + reached)
     with_memory = best / len(adversary.worlds)
     assert with_memory <= bound_of(spec, adversary)
-    assert with_memory <= adversary.best(AnySizeLedger(spec.replace(memory=None), 4))
+    assert with_memory <= adversary.best(spec.replace(memory=None))
 
 
 @pytest.mark.parametrize("edges", [(8,), (3, 8)], ids=str)
@@ -143,7 +141,7 @@ def test_teams_that_hand_over(edges: tuple[int, ...], protocol: str) -> None:
     adversary = Adversary(spec)
 
     @cache
-    def most(states: tuple[State, State], left: tuple[int, int], spared: int) -> int:
+    def most(states: tuple[int, int], left: tuple[int, int], spared: int) -> int:
         found = 0
         for team in (0, 1):
             if not left[team]:
@@ -157,14 +155,14 @@ def test_teams_that_hand_over(edges: tuple[int, ...], protocol: str) -> None:
                 for question in adversary.questions(states[team], model):
                     reached = 0
                     for answer, right, wrong in question:
-                        after = adversary.rules.after(states[team], answer)
+                        after = adversary.meter.shape.after(states[team], answer)
                         both = (after, states[1]) if team == 0 else (states[0], after)
                         reached += (spared & wrong).bit_count()
                         reached += most(both, rest, spared & right) if spared & right else 0
                     found = max(found, reached)
         return found
 
-    best = most((State(), State()), (2, 1), (1 << len(adversary.worlds)) - 1)
+    best = most((0, 0), (2, 1), (1 << len(adversary.worlds)) - 1)
     tail = adversary.tails()[0]
     shared = math.exp(counting.log_geometric(possible_bands(spec), spec.steps)) * tail
     assert best / len(adversary.worlds) <= shared * (1 + 1e-12)

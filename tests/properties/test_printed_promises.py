@@ -27,8 +27,7 @@ from tests.server.helpers import serve
 from tests.server.web.helpers import Visitor, words
 from tests.service.helpers import Clock, small_spec
 
-from easeml_meter.core.history import Folded, MeterState, ledger_of, session_view
-from easeml_meter.core.ledger import Account
+from easeml_meter.core.history import MeterState, delivered, session_view
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, MeterRecord, TestSet
 from easeml_meter.core.questions.planning import required_labels
@@ -36,9 +35,12 @@ from easeml_meter.core.signals import (
     ABOVE_CEILING,
     NO_READING,
     Rules,
-    name_of,
+    answer_named,
 )
 from easeml_meter.core.views import SessionView
+from easeml_meter.promise import ledger
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.report.gauge import plain
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
@@ -122,16 +124,16 @@ def play(
     size = required_labels(spec).labels
     test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=size)
     state = MeterState.of(MeterRecord("m", "meter", spec.to_mapping(), ""), [test_set], None)
-    ledger = ledger_of(spec, test_set)
+    on = delivered(spec, test_set)
     tenant = len(spec.tenants) or 1  # the last team: others were answered before it
-    folded, entries, models = Folded(Account(tenant)), [], []
+    folded, entries, models = on.start(tenant), [], []
     for step, (validation, test) in enumerate(losses, 1):
-        answer = NO_READING
         # Every model has other edges, whatever its losses are.
         drawn = FIRST_EDGES[(len(losses) * step + edges) % 4] if spec.drawn else None
-        if test is not None:
-            rules, now = ledger.rules.drawing(drawn), folded.account.state
-            answer = rules.answer(now, validation, test)
+        loss = None if test is None else as_written(test)
+        shown = Shown(size, as_written(validation), None, drawn)
+        decided = ledger.decide(on.meter, folded.at, measured_of(shown, loss))
+        answer = answer_named(decided.answer)
         models.append(Tried(validation, test, answer, drawn))
         entries.append(
             Entry(
@@ -139,7 +141,7 @@ def play(
                 generation=1,
                 tenant=tenant,
                 step=step,
-                answer=name_of(answer),
+                answer=decided.answer,
                 model=f"m{step}",
                 submission=str(step),
                 validation_number=1,
@@ -150,8 +152,8 @@ def play(
                 first_edge="" if drawn is None or answer < 1 else str(drawn),
             )
         )
-        folded = folded.after(ledger, entries[-1])
-    return World(session_view(state, test_set, entries, folded.account), tuple(models))
+        folded = folded.after(on.meter, entries[-1])
+    return World(session_view(state, test_set, entries, folded.at), tuple(models))
 
 
 NUMBER = r"(\d+(?:\.\d+)?(?:e-?\d+)?)"
@@ -381,7 +383,9 @@ def test_pages_and_api_after_another_teams_answer_and_a_ceiling(tmp_path: Path) 
             models = [replace(each, answer=a) for each, a in zip(told, answers[name], strict=True)]
             world = World(play(spec, []).view, tuple(models))
             view = served.client(name).get(f"/meters/{meter}/status").json()
-            assert [each["answer"] for each in view["signals"]] == list(map(name_of, answers[name]))
+            assert [each["answer"] for each in view["signals"]] == list(
+                map(answer_named, answers[name])
+            )
             for shown, model in zip(view["signals"], models, strict=True):
                 check_numbers(shown, model, spec)
             page = words(Visitor(served, name).get(f"/meters/{meter}"))

@@ -13,9 +13,12 @@ import pytest
 from tests.properties.test_noninterference_in_a_folder import Side, perform
 from tests.service.helpers import rows, small_spec, write_predictions
 
-from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.history import Delivered
 from easeml_meter.core.questions.planning import labels_needed, required_labels
 from easeml_meter.meter import Meter
+from easeml_meter.promise import ledger
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure
 
@@ -98,26 +101,27 @@ def test_answers_show() -> None:
         shown_alike([first, joining], [right, joining])
 
 
-def climbing(rng: np.random.Generator, stages: list[Ledger]) -> int:
+def climbing(rng: np.random.Generator, stages: list[Delivered]) -> int:
     """Run a developer who keeps the random changes that answers call worse, through both stages.
 
     Every model is wrong on half of all that could be asked: what it keeps is worse on the test set
     than in truth.
     """
-    hidden = rng.integers(0, 2, stages[1].labels).astype(bool)
+    hidden = rng.integers(0, 2, stages[1].size).astype(bool)
     edge, broken = stages[0].spec.edges[0], 0
     model = rng.integers(0, 2, hidden.size).astype(bool)
-    for ledger in stages:
-        account = Account()
-        while ledger.may_submit(account):
+    for on in stages:
+        at = on.start(1).at
+        while ledger.may(on.meter, at):
             changed = model.copy()
             some = rng.random(hidden.size) < 0.3
             changed[some] = rng.integers(0, 2, int(some.sum())).astype(bool)
-            wrong = (changed != hidden)[: ledger.labels].mean()
-            broken |= abs(wrong - 0.5) > ledger.spec.tolerances[0]
-            answer = ledger.rules.answer(account.state, 0.5 - edge, wrong)
-            account = ledger.record(account, answer)
-            if answer > 1:
+            wrong = (changed != hidden)[: on.size].mean()
+            broken |= abs(wrong - 0.5) > on.spec.tolerances[0]
+            shown = Shown(on.size, as_written(0.5 - edge))
+            decided = ledger.decide(on.meter, at, measured_of(shown, as_written(wrong)))
+            at = decided.after
+            if int(decided.answer) > 1:
                 model = changed
     return int(broken)
 
@@ -125,8 +129,10 @@ def climbing(rng: np.random.Generator, stages: list[Ledger]) -> int:
 def test_the_promise_holds_against_a_climber() -> None:
     """With the fewest labels that the plan allows at each stage."""
     meter = MeterSpec.uniform(signals=2, edges=[0.3], tolerance=0.15, steps=4, delta=0.2, top_up=4)
-    stages = [Ledger(each, required_labels(each).labels) for each in map(meter.of_test_set, (1, 2))]
-    bound = sum(math.exp(log_failure(each.spec, each.labels)) for each in stages)
+    specs = [meter.of_test_set(number) for number in (1, 2)]
+    sizes = [required_labels(each).labels for each in specs]
+    stages = [Delivered(specs[stage], sizes[stage], stage) for stage in (0, 1)]
+    bound = sum(math.exp(log_failure(each.spec, each.size)) for each in stages)
     assert bound <= meter.delta
     rng = np.random.default_rng(8)
     runs = 2_000

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 import pytest
 from tests.live import live
 
-from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW, Rules, State
 from easeml_meter.errors import InvalidInput, Spent
 from easeml_meter.meter import Meter
+from easeml_meter.promise.ledger import check_size
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.page import html_page
 from easeml_meter.scoring.bundle import Bundle, BundledFile
@@ -82,7 +82,7 @@ def test_a_meter_needs_what_the_question_needs(
         row = f"D F1, T=10 b=2, floor {options.get('floor', 0.0)}: examples that are not true"
         assert abs(rows[f"{row} negatives"] - golden) <= 1
     with pytest.raises(InvalidInput, match="too few"):
-        Ledger(spec, golden - 50)
+        check_size(spec.meter, golden - 50)
     thrice = required_labels(spec.replace(tries=3)) if spec.fixes_rows else plan
     assert (
         thrice.size

@@ -18,14 +18,14 @@ from tests.service.helpers import Clock, Session, make_session, older_books, sma
 from tests.service.sharing import TENANTS, made, tenant_spec
 
 from easeml_meter.core.history import sharing
-from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import HandOver
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import State
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.promise import ledger
+from easeml_meter.promise.ledger import shared_steps
 from easeml_meter.promise.numbers.tails import log_tail
 from easeml_meter.report.badges import badge_json
 from easeml_meter.service.actor import SYSTEM, Actor
@@ -55,9 +55,9 @@ def reachable(signals: int, shares: tuple[int, ...], shared: int) -> int:
 @pytest.mark.parametrize("extra", [0, 5, 20, 60])
 def test_shared_steps_fit_what_the_plan_left(extra: int) -> None:
     spec = tenant_spec()
-    ledger = Ledger(spec, required_labels(spec).labels + extra)
-    steps = ledger.shared_steps((1, 2))
-    tail = math.exp(log_tail(spec.tail, ledger.labels, 0.25, None))
+    labels = required_labels(spec).labels + extra
+    steps = shared_steps(spec.meter, labels, (1, 2))
+    tail = math.exp(log_tail(spec.tail, labels, 0.25, None))
     assert reachable(3, TENANTS, steps) * tail <= spec.session_delta
     if steps < sum(TENANTS):
         assert reachable(3, TENANTS, steps + 1) * tail > spec.session_delta
@@ -65,22 +65,22 @@ def test_shared_steps_fit_what_the_plan_left(extra: int) -> None:
 
 def test_a_test_set_of_the_planned_size_has_nothing_to_share() -> None:
     spec = tenant_spec()
-    assert Ledger(spec, required_labels(spec).labels).shared_steps((1, 2)) == 0
+    assert shared_steps(spec.meter, required_labels(spec).labels, (1, 2)) == 0
 
 
 def test_more_tenants_share_less() -> None:
     """Any group could have been the one that shares, so each has a smaller part of delta."""
     two = MeterSpec.uniform(signals=3, tolerance=0.2, steps=8, delta=0.2, tenants=(4, 4))
     four = two.replace(steps=16, tenants=(4, 4, 4, 4))
-    assert Ledger(four, 400).shared_steps((1, 2)) <= Ledger(two, 400).shared_steps((1, 2))
+    assert shared_steps(four.meter, 400, (1, 2)) <= shared_steps(two.meter, 400, (1, 2))
 
 
 def test_incremental_histories_join_at_the_worst() -> None:
-    spec = tenant_spec(protocol="incremental")
-    ledger = Ledger(spec, 400)
-    joined = ledger.merge([Account(1, 2, State(top=2)), Account(2, 1, State(top=3))])
-    assert (joined.steps, joined.state.top, joined.group) == (3, 3, (1, 2))
-    assert ledger.rules.answers(joined.state) == (3,)
+    meter = tenant_spec(protocol="incremental").meter
+    teams = [ledger.fold(meter, ["1", "2"], 1), ledger.fold(meter, ["3"], 2)]
+    joined = ledger.joined(meter, 400, teams)
+    assert (joined.answers, joined.told, joined.group) == (3, 2, (1, 2))
+    assert ledger.answers(meter, joined) == ("3",)
 
 
 @lru_cache
@@ -118,11 +118,10 @@ def test_shared_steps_cover_the_joint_histories_of_running_maxima(bands: int, te
     )
     most = set()
     for labels in range(required_labels(spec).labels, 400, 20):
-        ledger = Ledger(spec, labels)
         failure = math.exp(log_failure(spec, labels))
         for size in range(2, tenants + 1):
             for group in itertools.combinations(range(1, tenants + 1), size):
-                steps = ledger.shared_steps(group)
+                steps = shared_steps(spec.meter, labels, group)
                 most.add((size, steps))
                 shared = joint_models((1,) * size, bands, steps)
                 failure += shared * math.exp(log_tail(spec.tail, labels, 0.2, None))
@@ -286,13 +285,6 @@ def test_sharing_is_transitive() -> None:
     assert sharing(1, rows) == (1, 2)
     assert sharing(4, [*rows, HandOver("m", 1, 2, 3, "c")]) == (1, 2, 3, 4)
     assert sharing(5, rows) == (5,)
-
-
-def test_log_failure_is_the_planners() -> None:
-    """The slack used is the one the planner's own inequality leaves."""
-    spec = tenant_spec()
-    ledger = Ledger(spec, 300)
-    assert ledger._log_total == log_failure(spec, 300)
 
 
 def stuck(tmp_path: Path) -> Session:

@@ -7,14 +7,15 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stats.adversary import EXAMPLES, Adversary
+from tests.stats.adversary import Adversary
 
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, Rules, State
-from easeml_meter.lab.simulation.arena import AnySizeLedger
+from easeml_meter.promise.gap import Unmerged as UnmergedGap
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import broken_from, possible_bands, reaches
@@ -207,7 +208,7 @@ def test_the_best_adversary_of_a_small_world(
     assert possible_bands(spec) == 2
     adversary = Adversary(spec)
     assert sum(map(math.exp, counting.log_models(spec))) == pytest.approx(bound)
-    best = adversary.best(AnySizeLedger(spec, EXAMPLES))
+    best = adversary.best(spec)
     assert best / adversary.tails()[0] == reached <= bound
 
 
@@ -221,15 +222,15 @@ def test_the_best_adversary_of_unequal_tolerances(
     spec = meter(edges, tolerances, steps=steps, protocol="incremental")
     adversary = Adversary(spec)
     bound = counted(spec, tuple(adversary.tails()))
-    assert 0.3 * bound < adversary.best(AnySizeLedger(spec, EXAMPLES)) <= bound < 1
+    assert 0.3 * bound < adversary.best(spec) <= bound < 1
 
 
 @pytest.mark.parametrize(("steps", "bound"), [(2, 3), (3, 7)])
 def test_told_edges_near_the_ceiling_would_break_the_bound(steps: int, bound: int) -> None:
     spec = meter((8,), 8, steps=steps, ceiling=0.5)
     adversary = Adversary(spec)
-    adversary.rules = Unmerged(spec)
-    assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / adversary.tails()[0] > bound
+    adversary.asked = UnmergedGap(**msgspec.structs.asdict(adversary.asked))
+    assert adversary.best(spec) / adversary.tails()[0] > bound
 
 
 @pytest.mark.parametrize(
@@ -244,7 +245,7 @@ def test_the_best_adversary_breaks_too_small_a_count(
     spec = meter(edges, 8, steps=steps)
     assert possible_bands(spec) == possible
     adversary = Adversary(spec)
-    best = adversary.best(AnySizeLedger(spec, EXAMPLES)) / adversary.tails()[0]
+    best = adversary.best(spec) / adversary.tails()[0]
     right, wrong = (
         math.exp(*counting.log_models(spec, possible=each)) for each in (possible, counted_as)
     )

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
-from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
 from easeml_meter.core.questions.alarm import in_force
+from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.labels import validation_noise
 from easeml_meter.core.questions.planning import (
     Plan,
@@ -26,6 +27,9 @@ from easeml_meter.core.signals import answer_named
 from easeml_meter.core.submissions import Note
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
 from easeml_meter.errors import InvalidInput, NotFound, Spent, WrongPhase, invalid
+from easeml_meter.promise import ledger
+from easeml_meter.promise.ledger import Snapshot
+from easeml_meter.promise.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 
@@ -183,36 +187,62 @@ def promised_of(spec: MeterSpec, test_set: TestSet) -> str:
     return promise_of(in_all, test_set.number)
 
 
-def ledger_of(spec: MeterSpec, generation: TestSet) -> Ledger:
-    """Open the ledger of a delivered test set."""
+class Delivered(NamedTuple):
+    """A test set that was delivered: its meter, and what its promise is counted of."""
+
+    spec: MeterSpec
+    size: int
+    stage: int = 0
+    """1: it has the rows of the one before, and more."""
+
+    @property
+    def meter(self) -> Meter:
+        """The meter in force on it."""
+        return self.spec.meter
+
+    def start(self, tenant: int) -> Folded:
+        """Return the history of a tenant that was told nothing yet."""
+        return Folded(ledger.start(self.meter, tenant, self.stage))
+
+
+def delivered(spec: MeterSpec, generation: TestSet) -> Delivered:
+    """Return what the answers of a delivered test set depend on.
+
+    Raises:
+        InvalidInput: it is too small, so the books were changed by hand.
+    """
     if generation.rows is None:
         raise WrongPhase(f"test set {generation.number} was not delivered yet")
     found = as_delivered(spec, generation)
     # Of a score such as recall, the planned positives: sealing has checked that so many are there,
     # and how many more there are is nobody's business. With a judge, the planned labels.
-    return _ledger(found, plan_of(found).size if found.sized else generation.rows)
+    size = plan_of(found).size if found.sized else generation.rows
+    return _checked(Delivered(found, size, found.meter.renewal.stage(generation.number)))
 
 
-_ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
+@lru_cache(maxsize=256)  # at every opening, and not only at delivery
+def _checked(on: Delivered) -> Delivered:
+    ledger.check_size(on.meter, on.size, on.stage)
+    return on
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """One tenant's entries folded into an account, and the step of the last one."""
+    """One tenant's entries folded, and the step of the last one."""
 
-    account: Account
+    at: Snapshot
     step: int = 0
 
-    def after(self, ledger: Ledger, entry: Entry) -> Folded:
+    def after(self, meter: Meter, entry: Entry) -> Folded:
         """Return this with one entry more."""
-        return Folded(ledger.record(self.account, answer_named(entry.answer)), entry.step)
+        return Folded(ledger.step(meter, self.at, entry.answer), entry.step)
 
 
-def fold(ledger: Ledger, entries: Iterable[Entry], tenant: int) -> Folded:
+def fold(on: Delivered, entries: Iterable[Entry], tenant: int) -> Folded:
     """Fold one tenant's entries, which come in the order of their steps."""
-    folded = Folded(Account(tenant))
+    folded = on.start(tenant)
     for entry in entries:
-        folded = folded.after(ledger, entry)
+        folded = folded.after(on.meter, entry)
     return folded
 
 
@@ -220,7 +250,7 @@ def fold(ledger: Ledger, entries: Iterable[Entry], tenant: int) -> Folded:
 class Histories:
     """What all tenants of one test set were told, folded, and the hand-overs that join them."""
 
-    ledger: Ledger
+    on: Delivered
     folded: Mapping[int, Folded]
     """By tenant; every tenant of the meter is there."""
     handovers: Sequence[HandOver] = ()
@@ -243,21 +273,21 @@ class Histories:
     @property
     def all_spent(self) -> bool:
         """Whether no tenant gets another answer."""
-        left = (self.ledger.may_submit(self.account(tenant)) for tenant in self.folded)
+        left = (ledger.may(self.on.meter, self.at(tenant)) for tenant in self.folded)
         return self.retired or not any(left)
 
-    def account(self, tenant: int) -> Account:
-        """Return a tenant's account, joined with those it shares a history with by hand-over."""
-        joined = [self.folded[each].account for each in sharing(tenant, self.handovers)]
-        return joined[0] if len(joined) == 1 else self.ledger.merge(joined)
+    def at(self, tenant: int) -> Snapshot:
+        """Return where a tenant stands, with those it shares a history with by hand-over."""
+        group = [self.folded[each].at for each in sharing(tenant, self.handovers)]
+        return ledger.joined(self.on.meter, self.on.size, group)
 
     def steps_left(self, tenant: int) -> int:
         """Return the steps that are promised to a tenant, alone or shared."""
-        return self.ledger.steps_left(self.account(tenant))
+        return ledger.left(self.on.meter, self.at(tenant))
 
     def after(self, entry: Entry) -> Histories:
         """Return these with one entry more."""
-        own = self.folded[entry.tenant].after(self.ledger, entry)
+        own = self.folded[entry.tenant].after(self.on.meter, entry)
         return replace(self, folded={**self.folded, entry.tenant: own})
 
 
@@ -275,7 +305,7 @@ def consequence_of(
         raise invalid("receiver", receiver, "a team other than the giver")
     if receiver in sharing(giver, histories.handovers):
         raise invalid("receiver", receiver, f"already shares one history with team {giver}")
-    histories.ledger.check_handover((giver, receiver))
+    ledger.check_handover(histories.on.meter, (giver, receiver))
     row = HandOver(test_set.meter, test_set.number, giver, receiver, "")
     after = replace(histories, handovers=[*histories.handovers, row])
     group = sharing(giver, after.handovers)
@@ -323,35 +353,35 @@ def sharing(tenant: int, handovers: Sequence[HandOver]) -> tuple[int, ...]:
 
 def signal_of(
     situation: MeterState,
-    ledger: Ledger,
+    on: Delivered,
     entry: Entry,
-    account: Account,
+    at: Snapshot,
     *,
     repeated: bool = False,
     by_name: bool = False,
     past: bool = False,
 ) -> Signal:
-    """Show an entry, with what is left after `account`; `past`, with what was left then."""
+    """Show an entry, with what is left there; `past`, with what was left then."""
     # A test set that was retired has nothing left now.
     over = not past and situation.numbered(entry.generation).phase is not Phase.ACTIVE
-    left = 0 if over else ledger.steps_left(account)
+    left = 0 if over else ledger.left(on.meter, at)
     answer = answer_named(entry.answer)
     loss = Fraction(entry.validation_loss) if entry.validation_loss else None
     first_edge = Fraction(entry.first_edge) if entry.first_edge else None
-    rules = ledger.rules.drawing(first_edge)
+    rules = rules_of(on.spec).drawing(first_edge)
     if loss is not None:
         rules = rules.merging(loss)
     least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
     return Signal(
         spec=rules.spec,
         answer=answer,
-        step=shown_step(ledger.spec, entry),
+        step=shown_step(on.spec, entry),
         generation=entry.generation,
         model=entry.model,
         tenant=entry.tenant,
         told_at=datetime.fromisoformat(entry.told_at),
         rows=situation.numbered(entry.generation).rows,
-        battery=_empty(ledger.spec) if over else ledger.battery(account),
+        battery=_empty(on.spec) if over else ledger.battery(on.meter, at),
         steps_left=left,
         repeated=repeated,
         by_name=by_name,
@@ -382,16 +412,17 @@ def session_view(
     state: MeterState,
     test_set: TestSet,
     entries: Sequence[Entry],
-    account: Account,
+    at: Snapshot | None,
     *,
     truths: tuple[Truth | None, ...] = (),
     earlier: Sequence[tuple[TestSet, Sequence[Entry]]] = (),
     shared: Sequence[Entry] = (),
     handovers: Sequence[HandOver] = (),
 ) -> SessionView:
-    """Show one tenant's session on one test set: its own entries, and its account as it is now.
+    """Show one tenant's session on one test set: its own entries, and where it stands now.
 
-    The account is of all who share the tenant's history, so the entries alone do not give it.
+    All who share the tenant's history stand there, so the entries alone do not give it; nobody does
+    before a test set is delivered.
     `earlier` are windows of a rolling test set whose answers are shown before those of this one;
     `shared` are the entries of all tenants, where `handovers` join its history with others.
     """
@@ -401,17 +432,16 @@ def session_view(
     battery = 1.0
     if test_set.phase is Phase.ARCHIVED:
         battery, left = 0.0, 0
-    if test_set.rows is not None:
-        ledger = ledger_of(state.spec, test_set)
-        # An account that is shared names the first of its tenants.
-        tenant = entries[0].tenant if entries else account.tenant
+    if test_set.rows is not None and at is not None:
+        # A history that is shared names the first of its tenants.
+        tenant = entries[0].tenant if entries else at.team
         for window, told in earlier:
             signals += _told(state, window, told, tenant)
         if entries:
             signals += _told(state, test_set, shared or entries, tenant, handovers)
         if test_set.phase is Phase.ACTIVE:
-            battery = ledger.battery(account)
-            left = ledger.steps_left(account)
+            meter = delivered(state.spec, test_set).meter
+            battery, left = ledger.battery(meter, at), ledger.left(meter, at)
         else:  # perhaps retired with budget left
             battery, left = _empty(spec), 0
     return SessionView(
@@ -424,7 +454,7 @@ def session_view(
         signals=tuple(signals),
         battery=battery,
         steps_left=left,
-        promise=_promise(state, test_set, account),
+        promise=_promise(state, test_set, at),
         assumptions=assumptions_of(spec),
         retrospective=truths,
         submitters=tuple(
@@ -439,12 +469,12 @@ def session_view(
     )
 
 
-def _promise(state: MeterState, test_set: TestSet, account: Account) -> str:
+def _promise(state: MeterState, test_set: TestSet, at: Snapshot | None) -> str:
     """Say what a test set promises; of an alarm, with g as it is now."""
-    if not state.spec.vouches or test_set.rows is None or state.validation is None:
+    if not state.spec.vouches or at is None or test_set.rows is None or state.validation is None:
         return promised_of(state.spec, test_set)
     rows, visible = test_set.rows, state.validation.rows
-    return promise_of(in_force(state.spec, account.state, rows, visible), test_set.number)
+    return promise_of(in_force(state.spec, at, rows, visible), test_set.number)
 
 
 def _notes(spec: MeterSpec, entries: Sequence[Entry]) -> Iterator[Note]:
@@ -464,22 +494,21 @@ def _told(
     handovers: Sequence[HandOver] = (),
 ) -> list[Signal]:
     """Show a tenant's entries, each with what was left then: to all who shared its history."""
-    ledger = ledger_of(state.spec, test_set)
+    on = delivered(state.spec, test_set)
     signals: list[Signal] = []
     if not handovers:
-        folded = Folded(Account(tenant))
+        folded = on.start(tenant)
         for entry in entries:
-            folded = folded.after(ledger, entry)
-            signals.append(signal_of(state, ledger, entry, folded.account, past=True))
+            folded = folded.after(on.meter, entry)
+            signals.append(signal_of(state, on, entry, folded.at, past=True))
         return signals
-    teams = range(1, state.tenants + 1)
-    histories = Histories(ledger, {each: Folded(Account(each)) for each in teams})
+    histories = Histories(on, {each: on.start(each) for each in range(1, state.tenants + 1)})
     for moment, entry in _in_time(entries):
         histories = histories.after(entry)
         if entry.tenant == tenant:
             rows = [row for row in handovers if row.at <= moment]
-            account = replace(histories, handovers=rows).account(tenant)
-            signals.append(signal_of(state, ledger, entry, account, past=True))
+            at = replace(histories, handovers=rows).at(tenant)
+            signals.append(signal_of(state, on, entry, at, past=True))
     return signals
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.questions.planning import reachable_tolerance, required_labels
+from easeml_meter.promise import ledger
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.questions import Measured, Shown
 from easeml_meter.spec import MeterSpec, Protocol
 
 STEPS = 8
@@ -81,14 +83,14 @@ def spec_for(trace: Trace, protocol: Protocol) -> MeterSpec:
 
 def readings(trace: Trace, protocol: Protocol) -> tuple[TracedReading, ...]:
     """Run the meter's own rules over a history."""
-    ledger = Ledger(spec_for(trace, protocol), trace.labels)
-    account = Account()
+    spec = spec_for(trace, protocol)
+    meter, at = spec.meter, ledger.start(spec.meter)
     told = []
     for number, step in enumerate(trace.steps, 1):
-        answer = ledger.rules.answer(account.state, step.validation_loss, step.test_loss)
-        account = ledger.record(account, answer)
-        band = ledger.spec.bands[answer - 1]
-        edges = ledger.rules.range_of(answer)
-        below = band.lower if edges is None else edges[0]
+        shown = Shown(trace.labels, as_written(step.validation_loss))
+        decided = ledger.decide(meter, at, Measured(shown, as_written(step.test_loss)))
+        at, answer = decided.after, int(decided.answer)
+        band = spec.bands[answer - 1]
+        below = 0.0 if meter.question.climbs_only else band.lower
         told.append(TracedReading(number, answer, band.lower, band.upper, band.tolerance, below))
     return tuple(told)

@@ -174,10 +174,10 @@ class Gap(Asking, frozen=True, kw_only=True):
 
     def answer(self, told: int, rows: Measured, level: Fraction) -> Answer:
         """Return the band of the gap, or the worst so far; the level plays no part."""
-        if rows.loss is None:
-            return NO_READING
         if rows.few:
             return TOO_FEW
+        if rows.loss is None:
+            return NO_READING
         check_losses(rows.shown.validation, rows.loss)
         if self.limit is not None and rows.loss > self.limit:
             return self.beyond
@@ -271,9 +271,9 @@ class Gap(Asking, frozen=True, kw_only=True):
         much: within the tolerance, and within the exact interval at the size delivered.
         """
         if answer == self.beyond:
-            least = self.least_above
-            return () if least is None else (Promise("true loss", least, None),)
-        told, eps, validation = self.range_of(answer, shown), self.tolerance_of(answer), None
+            above = self.least_above
+            return () if above is None else (Promise("true loss", above, None),)
+        told, eps = self.range_of(answer, shown), self.tolerance_of(answer)
         if told is None or eps is None:
             return ()
         validation = shown.validation
@@ -282,22 +282,20 @@ class Gap(Asking, frozen=True, kw_only=True):
         lower, upper = told
         side = self.side(answer, shown)
         # The test loss lies above the validation loss, below it, or on one of both sides.
-        above = ends(validation + lower, validation + upper, eps)
-        below = ends(validation - upper, validation - lower, eps)
-        most_gap = max(above[1] - validation, validation - below[0])
-        least_gap = min(above[0] - validation, validation - below[1])
-        if side > 0 or (self.signed and side == 0):
-            least_gap, most_gap = above[0] - validation, above[1] - validation
-        elif side < 0:
-            least_gap, most_gap = validation - below[1], validation - below[0]
+        low, high = ends(validation + lower, validation + upper, eps)
+        below, nearly = ends(validation - upper, validation - lower, eps)
         highest = ends(validation, min(validation + upper, self._highest), eps)[1]
-        most = below[1] if side < 0 else highest
-        least: Fraction | None = max(Fraction(0), above[0] if side > 0 else below[0])
+        over = (low - validation, high - validation)
+        under = (validation - nearly, validation - below)
+        gaps = (min(over[0], under[0]), max(over[1], under[1]))
+        if side or self.signed:
+            gaps = under if side < 0 else over
+        least: Fraction | None = max(Fraction(0), low if side > 0 else below)
         if side <= 0 and (self.worst or self.signed):
             least = None
         return (
-            Promise("true gap", max(Fraction(0), least_gap), min(ONE, most_gap)),
-            Promise("true loss", least, min(ONE, most)),
+            Promise("true gap", max(Fraction(0), gaps[0]), min(ONE, gaps[1])),
+            Promise("true loss", least, min(ONE, nearly if side < 0 else highest)),
         )
 
     def truth(self, rows: Measured, level: Fraction) -> Truth:
@@ -308,7 +306,7 @@ class Gap(Asking, frozen=True, kw_only=True):
 class Unmerged(Gap, frozen=True, kw_only=True):
     """A gap whose bands are remembered: its ceiling merges none, and promises nothing."""
 
-    merges = False  # type: ignore[assignment]
+    merges = False
 
 
 def _drawn(shown: Shown) -> Fraction:

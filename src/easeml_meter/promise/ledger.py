@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from easeml_meter.errors import Spent, invalid
 from easeml_meter.promise.alarm import ALARM, Alarm, bar_of, claim_of
-from easeml_meter.promise.budgets import Memory, Reverts, Steps
+from easeml_meter.promise.budgets import MOST_STEPS, Memory, Reverts, Steps
 from easeml_meter.promise.closing import Closing, Shares
 from easeml_meter.promise.condition import Condition
 from easeml_meter.promise.gap import Gap
@@ -103,8 +103,9 @@ def step(meter: Meter, at: Snapshot, answer: Answer) -> Snapshot:
     """
     if answer == BASELINE:
         return at
-    possible = answers(meter, at)
-    if answer not in possible:
+    lowest = at.told + 1 if meter.question.climbs_only else 1
+    known = meter.bands is not None and is_band(answer) and lowest <= int(answer) <= meter.bands
+    if not known and answer not in (possible := answers(meter, at)):
         raise invalid("answer", answer, f"one of {', '.join(possible)} after this history")
     return at._replace(
         told=meter.shape.after(at.told, answer),
@@ -142,14 +143,14 @@ def may(meter: Meter, at: Snapshot) -> bool:
     return _levels(meter, at.team).open(at.spent) and (most is None or at.answers < most)
 
 
-def left(meter: Meter, at: Snapshot) -> int | None:
-    """Return the answers that are promised whatever they are; None: no end."""
+def left(meter: Meter, at: Snapshot) -> int:
+    """Return the answers that are promised whatever they are."""
     if not may(meter, at):
         return 0
     most, budget = most_answers(meter, at), _levels(meter, at.team)
     rare = budget.rare_left(at.spent) if isinstance(budget, Closing) else None
     rest = None if most is None else most - at.answers
-    return min((each for each in (rare, rest) if each is not None), default=None)
+    return min((each for each in (rare, rest) if each is not None), default=MOST_STEPS)
 
 
 def battery(meter: Meter, at: Snapshot) -> float:
@@ -183,6 +184,25 @@ def level(meter: Meter, at: Snapshot) -> Fraction:
 def alarms(at: Snapshot) -> int:
     """Return how many alarms there were."""
     return len(at.spent) - 1 if isinstance(at.spent, tuple) else 0
+
+
+def check_size(meter: Meter, size: int, stage: int = 0) -> None:
+    """Refuse a test set that is too small: books that were changed by hand answer nothing.
+
+    Claims are tested at a level, whatever the size is.
+    """
+    if meter.question.form == "level":
+        return
+    stages = 2 if isinstance(meter.renewal, TopUp) and not stage else 1
+    rows = size // meter.renewal.window if isinstance(meter.renewal, Window) else size
+    failure = log_failure(meter, rows, 0 if stage else None)
+    allowed = math.log(meter.delta / (meter.sample.tries * stages))
+    if failure > allowed + _ROUNDING:
+        raise invalid("labels", size, "too few to promise so many steps: see the plan")
+
+
+_ROUNDING = 1e-6
+"""Plans were checked when they were made; some of their tails are searched for."""
 
 
 # --- hand-overs between teams that are counted apart ----------------------------------------------
@@ -287,6 +307,9 @@ def decide(meter: Meter, at: Snapshot, rows: Measured) -> Decided:
     if not may(meter, at):
         raise Spent("this test set has said all it safely can: ask for fresh labels")
     here, shown, question = level(meter, at), rows.shown, meter.asked
+    if rows.loss is None and isinstance(question, Gap) and NO_READING not in answers(meter, at):
+        # A runner's file is broken: what predicts nothing is wrong on every row.
+        rows = rows._replace(loss=Fraction(1), few=meter.sample.measured.unsized)
     edge: Fraction | None = None
     if isinstance(question, Alarm):
         g, answer, edge = margin(meter, at, shown), ALARM, Fraction(0)

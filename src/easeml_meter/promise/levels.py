@@ -64,10 +64,10 @@ def ends_of(
     question, sample = meter.question, meter.sample
     alike = type(sample) is Rows and not isinstance(meter.renewal, Window)
     proved = type(sample) is Rows or (isinstance(sample, Strata) and sample.proportional)
-    plain = isinstance(question, Gap) and question.limit is None and sample.measured.zero_one
-    if not (plain and proved) or isinstance(meter.renewal, EveryStep):
+    if not isinstance(question, Gap) or isinstance(meter.renewal, EveryStep):
         return widened
-    if question.worst and len(question.tolerance) > 1:
+    one = len(question.tolerance) == 1 or not question.worst
+    if not (proved and one and question.limit is None and sample.measured.zero_one):
         return widened
     here = level_of_all(meter, stage)
     if isinstance(meter.budget, Teams) and not meter.budget.handover:

@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -55,7 +56,7 @@ Budget = Steps | Closing | Shares | Teams | Reverts | Memory
 Renewal = Fresh | EveryStep | Window | TopUp
 
 
-class Meter(Settings, frozen=True, kw_only=True):
+class Meter(Settings, frozen=True, kw_only=True, dict=True):
     """What a test set is asked, how often, on which rows, and how sure its answers are."""
 
     question: Annotated[Question, Setting("what a test set is asked")]
@@ -77,7 +78,15 @@ class Meter(Settings, frozen=True, kw_only=True):
             raise invalid("delta", float(self.delta), f"at most {float(MOST_DELTA):g}")
         check_pairs(self.question, self.budget, self.sample, self.renewal)
 
-    @property
+    def __hash__(self) -> int:
+        """Return the same as any frozen value would: levels and plans are looked up by meters."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.question, self.budget, self.sample, self.renewal, self.delta))
+
+    @cached_property
     def asked(self) -> Question:
         """Its question as it is answered: where answers are forgotten, no ceiling merges bands."""
         question = self.question
@@ -85,7 +94,12 @@ class Meter(Settings, frozen=True, kw_only=True):
             return Unmerged(**msgspec.structs.asdict(question))
         return question
 
-    @property
+    @cached_property
+    def bands(self) -> int | None:
+        """How many bands of the gap there are; None: another question is asked."""
+        return self.question.bands if isinstance(self.question, Gap) else None
+
+    @cached_property
     def shape(self) -> Shape:
         """What is counted of its question, with what a model can fail to be measured by."""
         return self.shape_of()

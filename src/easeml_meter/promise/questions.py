@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar, Literal, NamedTuple
 
+from easeml_meter.conditions import Comparison
 from easeml_meter.errors import invalid
 from easeml_meter.promise.schema import Settings
 
@@ -51,6 +52,13 @@ class Measured(NamedTuple):
         return self.differing if self.unlabeled else self.wins + self.losses
 
 
+def measured_of(shown: Shown, loss: Fraction | None, beside: Comparison | None = None) -> Measured:
+    """Return what was measured of a model, and beside the old one if it was compared."""
+    errors = 0 if loss is None else round(loss * shown.rows)
+    both = Comparison() if beside is None else beside
+    return Measured(shown, loss, errors, both.gained, both.lost, both.differing)
+
+
 class Promise(NamedTuple):
     """One number range that an answer promises, at the level it was given."""
 
@@ -87,6 +95,14 @@ class Asking(Settings, frozen=True, kw_only=True):
     def most_apart(self) -> Fraction:
         """The largest share of rows on which a model that is answered differs from the old one."""
         return Fraction(1)
+
+    def range_of(self, answer: str, shown: Shown) -> tuple[Fraction, Fraction] | None:
+        """Return the edges that an answer tells; None without a reading."""
+        return None
+
+    def tolerance_of(self, answer: str) -> Fraction | None:
+        """Return the tolerance of an answer; None without a reading."""
+        return None
 
     @property
     def numbered(self) -> bool:

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from easeml_meter.core.history import Folded, MeterState, fold, ledger_of
-from easeml_meter.core.ledger import Ledger
+from easeml_meter.core.history import Delivered, Folded, MeterState, delivered, fold
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import DRAWS, AuditLink, Entry, Event, TestSet
 from easeml_meter.core.people import Role
-from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Audit
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise.questions import is_band
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.storage.books import Books
@@ -121,23 +120,23 @@ def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
     for test_set in state.generations:
         accounts = books.accounts.all(state.meter.id, test_set.number)
         try:
-            ledger = ledger_of(state.spec, test_set) if accounts else None
+            on = delivered(state.spec, test_set) if accounts else None
         except InvalidInput:
             yield f"test set {test_set.number} has too few rows for the settings"
             continue
         for tenant, stored in accounts.items():
             entries = books.entries.all(state.meter.id, test_set.number, tenant)
-            if ledger is not None and stored != _folded(ledger, entries, tenant):
+            if on is not None and stored != _folded(on, entries, tenant):
                 yield (
                     f"test set {test_set.number}: the stored account of team {tenant} is not "
                     "what its entries come to: the books were changed by hand"
                 )
 
 
-def _folded(ledger: Ledger, entries: Sequence[Entry], tenant: int) -> Folded | None:
+def _folded(on: Delivered, entries: Sequence[Entry], tenant: int) -> Folded | None:
     """Fold entries, if they are answers that this meter can give."""
     try:
-        return fold(ledger, entries, tenant)
+        return fold(on, entries, tenant)
     except InvalidInput:
         return None
 
@@ -161,7 +160,7 @@ def _wrong_draws(
             )
             continue
         for (generation, tenant, step), entry in entered.items():
-            band_told = generation == number and answer_named(entry.answer) > 0
+            band_told = generation == number and is_band(entry.answer)
             if band_told and entry.first_edge != str(draws.first_edge(entry, apart)):
                 yield (
                     f"test set {number}, team {tenant}, step {step}: the edges are not those that "

@@ -1,6 +1,6 @@
 """Hand-overs: one tenant continues from another's model, once all who pay for it have agreed.
 
-What it costs them is the rule of `core.ledger`: from then on, one history for all of them.
+What it costs them is the rule of `promise.ledger`: from then on, one history for all of them.
 """
 
 from __future__ import annotations

@@ -16,12 +16,11 @@ from easeml_meter.core.history import (
     MeterState,
     brought_to,
     consequence_of,
+    delivered,
     fold,
-    ledger_of,
     session_view,
     sharing,
 )
-from easeml_meter.core.ledger import Account
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, HandOver, Promotion, TestSet, stamp
 from easeml_meter.core.views import Consequence, SessionView, Truth
@@ -42,17 +41,17 @@ def histories_of(
     journal) is folded again from all of the tenant's entries; `store` keeps it for the next time.
     """
     meter, number = test_set.meter, test_set.number
-    ledger = ledger_of(state.spec, test_set)
+    on = delivered(state.spec, test_set)
     found = books.accounts.complete(meter, number)
     missing = [tenant for tenant in range(1, state.tenants + 1) if tenant not in found]
     again = {
-        tenant: fold(ledger, books.entries.all(meter, number, tenant), tenant) for tenant in missing
+        tenant: fold(on, books.entries.all(meter, number, tenant), tenant) for tenant in missing
     }
     if store:
         books.accounts.put(meter, number, again.values())
     # Where there is one tenant only, nothing can be handed over.
     handovers = books.handovers.all(meter, number) if state.tenants > 1 else []
-    return Histories(ledger, found | again, handovers)
+    return Histories(on, found | again, handovers)
 
 
 def session_of(
@@ -70,21 +69,21 @@ def session_of(
     """
     entries = books.entries.all(test_set.meter, test_set.number, tenant)
     if test_set.rows is None:
-        return session_view(state, test_set, entries, Account(tenant), truths=truths)
+        return session_view(state, test_set, entries, None, truths=truths)
     histories = histories_of(books, state, test_set)
-    account = histories.account(tenant)
+    at = histories.at(tenant)
     waiting = requested_handovers(books, state, test_set, histories)
-    every = books.entries.all(test_set.meter, test_set.number) if account.group else []
-    handovers = histories.handovers if account.group else ()
+    every = books.entries.all(test_set.meter, test_set.number) if at.group else []
+    handovers = histories.handovers if at.group else ()
     brought: tuple[int, ...] = ()
-    if truths and account.group:
+    if truths and at.group:
         brought = brought_to(tenant, *_as_entered(books, test_set, every, handovers))
     earlier = _windows_before(books, state, test_set, tenant) if trail and not truths else []
     view = session_view(
         state,
         test_set,
         entries,
-        account,
+        at,
         truths=truths,
         earlier=earlier,
         shared=every,
@@ -93,7 +92,7 @@ def session_of(
     return replace(
         view,
         brought=brought,
-        sharing=account.group,
+        sharing=at.group,
         handovers=tuple(each for each in waiting if tenant in each.sharing),
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ import pytest
 from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.conditions import Comparison
-from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.passing import PassFail, Verdicts
-from easeml_meter.core.questions.planning import Budget, assumptions_of, plan_of, required_size
+from easeml_meter.core.questions.planning import Budget, assumptions_of, required_size
 from easeml_meter.core.signals import FAIL, NO_READING, PASS, Rules, State, answer_named, name_of
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise import ledger
 from easeml_meter.promise.numbers import passing
 from easeml_meter.stats.planning import smallest
 
@@ -233,46 +232,30 @@ def test_a_pass_bounds_the_true_loss() -> None:
     assert rules.true_loss(FAIL, Fraction(0)) == (None, None)
 
 
-def ledger(**options: object) -> Ledger:
-    spec = condition_spec(**options)
-    return Ledger(spec, plan_of(spec).labels)
-
-
-def test_a_ledger_gives_the_promised_answers_and_no_more() -> None:
-    found = ledger(steps=4)
-    for answers in ((FAIL,) * 4, (PASS,) * 4, (PASS, FAIL, FAIL, PASS)):
-        assert found.may_submit(found.replay(answers[:3]))
-        assert not found.may_submit(found.replay(answers))
-
-
-def test_a_ledger_counts_one_model_for_each_history_that_may_go_wrong() -> None:
-    """2^(T-1): one label less than planned, and the ledger refuses the test set."""
-    spec = condition_spec(question="n > 0.8 +/- 0.05", steps=10, delta=0.01)
-    size = plan_of(spec).labels
-    Ledger(spec, size)
-    with pytest.raises(InvalidInput, match="too few"):
-        Ledger(spec, size - 1)
-    passed = spec.replace(passes=1)
-    assert plan_of(passed).labels < size
+def test_a_meter_gives_the_promised_answers_and_no_more() -> None:
+    meter = condition_spec(steps=4).meter
+    for answers in (["fail"] * 4, ["pass"] * 4, ["pass", "fail", "fail", "pass"]):
+        assert ledger.may(meter, ledger.fold(meter, answers[:3]))
+        assert not ledger.may(meter, ledger.fold(meter, answers))
 
 
 def test_one_pass_too_many_closes_the_test_set() -> None:
-    found = ledger(steps=4, passes=1)
-    assert found.may_submit(found.replay([PASS, FAIL]))
-    closed = found.replay([PASS, PASS])
-    assert not found.may_submit(closed)
-    assert (found.steps_left(closed), found.battery(closed)) == (0, 0.0)
+    meter = condition_spec(steps=4, passes=1).meter
+    assert ledger.left(meter, ledger.start(meter)) == 2  # whatever the answers are
+    assert ledger.may(meter, ledger.fold(meter, ["pass", "fail"]))
+    closed = ledger.fold(meter, ["pass", "pass"])
+    assert not ledger.may(meter, closed)
+    assert (ledger.left(meter, closed), ledger.battery(meter, closed)) == (0, 0.0)
 
 
-def test_teams_are_counted_as_sharing_all_answers() -> None:
-    found = ledger(steps=4, tenants=(2, 2))
-    shared = plan_of(condition_spec(steps=4, tenants=(2, 2), handover=True))
-    assert replace(plan_of(found.spec), meter=shared.meter) == shared
-    assert not found.may_submit(found.record(found.record(Account(2), FAIL), PASS))
-    with pytest.raises(InvalidInput, match="not needed"):
-        found.check_handover((1, 2))
+def test_teams_apart_have_answers_of_their_own_and_nothing_to_hand_over() -> None:
+    meter = condition_spec(steps=4, tenants=(2, 2)).meter
+    assert not ledger.may(meter, ledger.fold(meter, ["fail", "pass"], team=2))
+    with pytest.raises(InvalidInput, match="use up delta"):
+        ledger.check_handover(meter, (1, 2))
 
 
 def test_an_answer_of_another_question_is_no_answer() -> None:
-    with pytest.raises(InvalidInput):
-        ledger().record(Account(), 1)
+    meter = condition_spec().meter
+    with pytest.raises(InvalidInput, match="one of fail, pass"):
+        ledger.step(meter, ledger.start(meter), "1")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.service.helpers import condition_spec
 
-from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions.bands import Bands, InBands
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.judge import Judge
@@ -29,6 +28,7 @@ from easeml_meter.core.questions.planning import (
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise import ledger
 from easeml_meter.spec import MeterSpec
 
 QUESTION = PassFail.parse("n > 0.8 +/- 0.02")
@@ -219,7 +219,7 @@ def test_a_plan_follows_the_rows_where_nothing_else_depends_on_them() -> None:
         assert same is spec
         assert (fewer.edges, more.steps, more.delta) == (spec.edges, 4, 0.1)
         for each, rows in ((fewer, planned - 1), (more, planned + 50)):
-            Ledger(each, rows)  # which refuses what the promise does not cover
+            ledger.check_size(each.meter, rows)  # which refuses what the promise does not cover
     for options in ({"tenants": (2, 2)}, {"ceiling": 0.5}):
         spec = plain.replace(**options)
         planned = plan_of(spec).labels

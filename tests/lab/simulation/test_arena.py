@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from tests.lab.attacked import meters
 
-from easeml_meter.core.ledger import Account
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, State
-from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
+from easeml_meter.lab.simulation.arena import UNREAD, Arena
 from easeml_meter.lab.simulation.coverage import experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.players import QUANTILES, best_question
 from easeml_meter.lab.simulation.worlds import Integers, Models
+from easeml_meter.promise.ledger import Snapshot, shared_steps
 from easeml_meter.spec import MeterSpec
 
 LABELS = 1000
@@ -33,7 +32,7 @@ def one(desk: Arena, validation: float, units: int, true: float, *, crash: bool 
 
 
 def at(**options: Any) -> Arena:
-    return Arena(AnySizeLedger(meter(**options), LABELS), 1)
+    return Arena(meter(**options), LABELS, 1)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +45,9 @@ def at(**options: Any) -> Arena:
         ({}, 0.8, 0.349, 2, True),
         ({}, 0.95, 0.301, 3, False),
         ({"protocol": "incremental"}, 0.8, 0.36, 2, False),
-        ({"ceiling": 0.4, "count": "all"}, 0.5, 0.1, ABOVE_CEILING, False),  # no promise
-        ({"ceiling": 0.4}, 0.5, 0.3, ABOVE_CEILING, False),  # the ceiling minus the tolerance
-        ({"ceiling": 0.4}, 0.5, 0.299, ABOVE_CEILING, True),
+        ({"ceiling": 0.4, "memory": 2}, 0.5, 0.1, -1, False),  # no promise
+        ({"ceiling": 0.4}, 0.5, 0.3, -1, False),  # the ceiling minus the tolerance
+        ({"ceiling": 0.4}, 0.5, 0.299, -1, True),
     ],
 )
 def test_the_promise_told_with_the_answer_counts(
@@ -61,7 +60,7 @@ def test_the_promise_told_with_the_answer_counts(
 
 def test_a_crash_is_an_answer_where_measuring_can_fail() -> None:
     desk = at(loss="my.own:loss")
-    assert one(desk, 0.5, 500, 0.1, crash=True) == NO_READING
+    assert one(desk, 0.5, 500, 0.1, crash=True) == UNREAD
     assert not desk.failed[0]
     assert one(at(), 0.5, 500, 0.5, crash=True) == 1
 
@@ -83,24 +82,23 @@ def test_the_same_submission_again_is_free() -> None:
 
 
 def test_tenants_who_hand_over_follow_each_other() -> None:
-    ledger = AnySizeLedger(meter(tenants=(1, 3)), LABELS)
-    desk = Arena(ledger, 1, [1, 2])
+    desk = Arena(meter(tenants=(1, 3)), LABELS, 1, [1, 2])
     assert desk.promised == 4
     seen = []
     while desk.open[0]:
-        account: Account = desk.places[0].account
-        seen.append((account.tenant, account.steps, bool(desk.sure[0])))
+        at: Snapshot = desk.places[0].at
+        seen.append((at.team, at.answers, bool(desk.sure[0])))
         one(desk, 0.5, 500, 0.5)
     assert seen == [(1, 0, True), (2, 0, True), (2, 1, True), (2, 2, False)]
 
 
 def test_teams_hand_over_before_the_last_step_they_share() -> None:
-    ledger = AnySizeLedger(meter(tenants=(2, 2), protocol="incremental"), LABELS)
-    desk = Arena(ledger, 1, [1, 2], shared=ledger.shared_steps((1, 2)))
+    spec = meter(tenants=(2, 2), protocol="incremental")
+    desk = Arena(spec, LABELS, 1, [1, 2], shared=shared_steps(spec.meter, LABELS, (1, 2)))
     seen = []
     for validation in (0.8, 0.5, 0.5, 0.5):
-        account: Account = desk.places[0].account
-        seen.append((account.tenant, account.steps, account.group, bool(desk.sure[0])))
+        at: Snapshot = desk.places[0].at
+        seen.append((at.team, at.answers, at.group, bool(desk.sure[0])))
         last = one(desk, validation, 500, 0.5)
     assert seen == [(1, 0, (), True), (1, 1, (), True), (2, 0, (), True), (1, 3, (1, 2), False)]
     assert last == 2  # the worst of both teams
@@ -111,37 +109,37 @@ def test_teams_hand_over_before_the_last_step_they_share() -> None:
 def test_everybody_uses_exactly_the_steps_there_are(developer: Any) -> None:
     for name, spec in meters(steps=4, delta=0.1):
         setting = experiment(spec, developer.name)
-        ledger = AnySizeLedger(spec, setting.labels)
-        desk = developer.run(ledger, setting.world, np.random.default_rng(1), 3)
+        random = np.random.default_rng(1)
+        desk = developer.run(spec, setting.labels, setting.world, random, 3)
         answered: Integers = desk.answered
         assert (answered == spec.steps).all(), name
         assert not desk.open.any() or len(spec.tenants) > 1
 
 
 def test_a_question_cuts_where_it_tells_most() -> None:
-    rules = AnySizeLedger(meter(), LABELS).rules
-    question = best_question(rules, State(), 0.5, 0.01)
+    here = meter().meter
+    question = best_question(here, 0, 0.5, 0.01)
     assert sorted(question.told.values()) == pytest.approx([-0.79, 0.79], abs=0.01)
     assert {len(kept) for kept in question.kept.values()} == {len(QUANTILES) // 2}
-    closer = best_question(rules, State(), 0.5, 0.01, possible=QUANTILES[16:])
+    closer = best_question(here, 0, 0.5, 0.01, possible=QUANTILES[16:])
     assert len(closer.told) == 2
     assert min(closer.told.values()) > 0
 
 
 def test_rare_questions_march_seldom() -> None:
-    rules = AnySizeLedger(meter(protocol="incremental"), LABELS).rules
+    here = meter(protocol="incremental").meter
     for top in (1, 2):
-        question = best_question(rules, State(top=top), 0.5, 0.01, rare=0.125)
+        question = best_question(here, top - 1, 0.5, 0.01, rare=0.125)
         assert set(question.told) == {top, top + 1}
         assert len(question.kept[top + 1]) == len(QUANTILES) // 8
-    assert set(best_question(rules, State(top=3), 0.5, 0.01).told) == {3}
+    assert set(best_question(here, 2, 0.5, 0.01).told) == {3}
 
 
 def test_narrow_bands_tell_more_than_a_bit() -> None:
-    rules = AnySizeLedger(meter(edges=(0.3, 0.31)), LABELS).rules
-    assert set(best_question(rules, State(), 0.5, 0.01).told) == {1, 2, 3}
+    here = meter(edges=(0.3, 0.31)).meter
+    assert set(best_question(here, 0, 0.5, 0.01).told) == {1, 2, 3}
 
 
 def test_one_signal_tells_nothing() -> None:
-    rules = AnySizeLedger(meter(signals=1, edges=(), tolerance=0.1), LABELS).rules
-    assert best_question(rules, State(), 0.5, 0.01).told == {1: pytest.approx(0, abs=1e-12)}
+    here = meter(signals=1, edges=(), tolerance=0.1).meter
+    assert best_question(here, 0, 0.5, 0.01).told == {1: pytest.approx(0, abs=1e-12)}

@@ -21,11 +21,14 @@ from tests.lab.attacked import (
 )
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
+from easeml_meter.lab.simulation.arena import Arena, answer_to, gap_of
 from easeml_meter.lab.simulation.coverage import coverage, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
 from easeml_meter.lab.simulation.worlds import world_of
+from easeml_meter.promise.ledger import shared_steps
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.questions import Shown
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import possible_bands
 
@@ -62,7 +65,7 @@ def test_too_few_labels_are_noticed() -> None:
 def test_a_hand_over_on_an_incremental_meter_keeps_the_promise() -> None:
     """Twenty teams may share some steps, or all if there are labels enough."""
     for labels in (HANDED_OVER, 10 * HANDED_OVER):
-        assert AnySizeLedger(TWENTY_TEAMS, labels).shared_steps(range(1, 21)) > 1
+        assert shared_steps(TWENTY_TEAMS.meter, labels, tuple(range(1, 21))) > 1
         found = coverage(experiment(TWENTY_TEAMS, "handover", labels=labels), 40)
         assert found.failures == 0
 
@@ -112,9 +115,9 @@ WIDE = MeterSpec.uniform(signals=1, tolerance=0.02, steps=10, delta=0.1, drawn=0
 def played(developer: Developer, runs: int = 400) -> float:
     """Return how often a developer breaks the promise of wide bands with drawn edges."""
     labels = required_labels(WIDE).labels
-    ledger, world = AnySizeLedger(WIDE, labels), world_of(WIDE, labels)
+    world = world_of(WIDE, labels)
     rng = np.random.default_rng(7)
-    return float(developer.run(ledger, world, rng, runs).failed.mean())
+    return float(developer.run(WIDE, labels, world, rng, runs).failed.mean())
 
 
 @pytest.mark.parametrize("name", ["threshold", "blocks", "resubmitter"])
@@ -136,11 +139,13 @@ def test_edges_that_look_at_the_data_break_the_promise(monkeypatch: pytest.Monke
     """A band that ends just above a small gap, or begins at a large one, tells which it is."""
 
     def looking(desk: Arena, index: int, validation: float, test: Fraction) -> tuple[int, float]:
-        gap = desk.rules.gap(validation, test)
-        edge = gap if gap > Fraction(1, 2) else gap + Fraction(1, 10**6)
-        rules = desk.rules.drawing(edge % Fraction(2, 5))
-        answer = rules.answer(desk.places[index].state, validation, test)
-        desk.gaps[index] = rules.range_of(answer)
+        seen = as_written(validation)
+        gap = abs(test - seen)
+        edge = (gap if gap > Fraction(1, 2) else gap + Fraction(1, 10**6)) % Fraction(2, 5)
+        answer = answer_to(desk.meter, 0, validation, test, edge)
+        told = gap_of(desk.meter).range_of(str(answer), Shown(1, seen, None, edge))
+        assert told is not None
+        desk.gaps[index] = float(told[0]), float(told[1])
         return answer, WIDE.tolerances[0]
 
     monkeypatch.setattr(Arena, "_tell", looking)

@@ -10,7 +10,7 @@ from scipy.stats import chi2_contingency, ks_2samp
 from tests.lab.simulation.bits import Bits
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
+from easeml_meter.lab.simulation.arena import Arena
 from easeml_meter.lab.simulation.behaviours import Blocks
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.players import Player
@@ -29,8 +29,7 @@ def meter(loss: str = "brier") -> MeterSpec:
 
 def played(spec: MeterSpec, world: World, developer: str, examples: type[Cells]) -> Floats:
     rng = np.random.default_rng([11, len(developer), examples is Bits])
-    ledger = AnySizeLedger(spec, LABELS)
-    return DEVELOPERS[developer].run(ledger, world, rng, SESSIONS, examples=examples).strain
+    return DEVELOPERS[developer].run(spec, LABELS, world, rng, SESSIONS, examples=examples).strain
 
 
 WORLDS = {
@@ -140,7 +139,7 @@ def test_graded_losses_need_a_meter_for_them() -> None:
 def test_blocks_without_an_answer_are_a_coin(grades: int) -> None:
     """One signal tells nothing: the last model errs on a random half of all examples."""
     spec = MeterSpec.uniform(signals=1, tolerance=0.1, steps=4, delta=0.1, loss="brier")
-    desk = Arena(AnySizeLedger(spec, LABELS), 4000)
+    desk = Arena(spec, LABELS, 4000)
     cells = Cells(World(0.5, 0.5, grades=grades), LABELS, 4000, np.random.default_rng(2))
     blocks = Blocks(Player(desk, cells), 3)
     everyone = np.ones(4000, dtype=np.bool_)
@@ -158,7 +157,7 @@ def test_blocks_gain_what_theory_says(grades: int) -> None:
     The mean of |z| is sqrt(2/pi), and the size of a block is known, so the bit tells of z alone.
     """
     spec = MeterSpec.uniform(signals=2, tolerance=0.1, steps=101, delta=0.1, loss="brier")
-    desk = Arena(AnySizeLedger(spec, 10_000), 400)
+    desk = Arena(spec, 10_000, 400)
     cells = Cells(World(0.5, 0.5, grades=grades), 10_000, 400, np.random.default_rng(2))
     blocks = Blocks(Player(desk, cells), 100)
     for _ in range(100):

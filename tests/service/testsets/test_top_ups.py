@@ -17,7 +17,7 @@ import pytest
 from tests.service.helpers import Clock, retire_cut_short, small_spec
 from tests.service.testsets.test_windows import Rolled
 
-from easeml_meter.core.history import ledger_of
+from easeml_meter.core.history import delivered
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, Spent, WrongPhase
@@ -93,10 +93,10 @@ def test_a_test_set_answers_on_with_all_of_its_rows(topped: Topped) -> None:
 def test_the_second_stage_is_charged_for_the_histories_of_the_first(topped: Topped) -> None:
     topped.use_up()
     topped.deliver()
-    one, two = (ledger_of(topped.spec, each) for each in topped.meter.generations)
+    one, two = (delivered(topped.spec, each) for each in topped.meter.generations)
     assert (one.spec.steps, two.spec.steps, two.spec.topped_up) == (STEPS, MORE, STEPS)
     assert one.spec.session_delta == two.spec.session_delta == topped.spec.delta / 2
-    assert two.labels == len(topped.labels)
+    assert two.size == len(topped.labels)
 
 
 def test_submissions_wait_for_the_labels_that_are_missing(topped: Topped) -> None:

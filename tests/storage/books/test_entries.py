@@ -12,10 +12,9 @@ import pytest
 import sqlalchemy as sa
 from tests.storage.examples import ENTRY, GENERATION, METER, step
 
-from easeml_meter.core.history import Folded, fold
-from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.history import Delivered, Folded, fold
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import State
+from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.store import Store
 
@@ -135,17 +134,17 @@ def test_the_same_submission_of_another_tenant_or_validation_set_is_another(stor
 
 
 def folded(tenant: int, steps: int) -> Folded:
-    return Folded(Account(tenant, steps, State(top=2)), steps)
+    return Folded(Snapshot(1, 0, steps, tenant), steps)
 
 
 @pytest.mark.parametrize("options", [{}, {"protocol": "incremental"}], ids=str)
 def test_an_account_comes_back_to_the_last_bit(store: Store, options: dict[str, object]) -> None:
     spec = MeterSpec.uniform(signals=3, tolerance=0.2, steps=20, delta=0.1, **options)  # type: ignore[arg-type]
-    ledger = Ledger(spec, required_labels(spec).labels)
+    on = Delivered(spec, required_labels(spec).labels)
     answers = ["1", "1", "2", "2", "3", "3"]
     entries = [replace(ENTRY, step=n, answer=answer) for n, answer in enumerate(answers, 1)]
     for length in range(len(entries) + 1):
-        stored = fold(ledger, entries[:length], 1)
+        stored = fold(on, entries[:length], 1)
         with store.writing() as books:
             books.accounts.put("m", 1, [stored])
         with store.reading() as books:

@@ -22,10 +22,10 @@ from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.signals import ALARM, NO_READING, OK, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.promise import ledger
-from easeml_meter.promise.alarm import Alarm, chance_of_ok, labels_for, least_margin
+from easeml_meter.promise.alarm import chance_of_ok, labels_for
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.numbers.rounding import as_written, at_most, confidence_of
-from easeml_meter.promise.questions import Measured, Shown
+from easeml_meter.promise.questions import Shown
 from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
 
@@ -41,37 +41,14 @@ _OTHER_LOSSES = (Fraction(1, 5), Fraction(3, 10), Fraction(1, 2))
 _NUMBERS = ("one", "two")
 
 
-def _at(spec: MeterSpec, state: State, tenant: int = 1) -> Snapshot:
+def _at(alarms: int = 0) -> Snapshot:
     """Return where a team stands: with an end, the level follows the number of alarms alone."""
-    return Snapshot(0, (state.passes, *range(1, state.passes + 1)), 0, tenant)
+    return Snapshot(0, (alarms, *range(1, alarms + 1)))
 
 
-def margin(spec: MeterSpec, state: State, rows: int, validation_rows: int) -> Fraction | None:
-    """Return g in force after these answers, on sets of these sizes; None: there is none."""
-    meter, at = spec.meter, _at(spec, state)
-    if spec.g is not None:
-        return exact(spec.g)
-    question = meter.question
-    if not isinstance(question, Alarm):
-        raise AssertionError("only an alarm has a g")
-    level = ledger.level(meter, at)
-    return least_margin(rows, validation_rows, state.passes, level, question.expects)
-
-
-def check_margin(spec: MeterSpec, rows: int, state: State, validation_rows: int) -> None:
-    """Refuse what no g of sets of these sizes could say ok to: public numbers decide it.
-
-    Raises:
-        InvalidInput: there is none.
-    """
-    if margin(spec, state, rows, validation_rows) is None:
-        given = f"{rows:,} hidden, {validation_rows:,} of the validation set"
-        raise invalid("rows", given, "too few for ok at any g: replace the validation set")
-
-
-def in_force(spec: MeterSpec, state: State, rows: int, validation_rows: int) -> MeterSpec:
+def in_force(spec: MeterSpec, at: Snapshot, rows: int, validation_rows: int) -> MeterSpec:
     """Return a meter with the g that its next answer has on sets of these sizes."""
-    g = margin(spec, state, rows, validation_rows)
+    g = ledger.margin(spec.meter, at, Shown(rows, None, validation_rows))
     return spec if g is None or g >= 1 else spec.replace(g=float(g))
 
 
@@ -96,18 +73,6 @@ class AlarmRules(Rules):
         """List both answers, the more usual one first."""
         return (OK, ALARM)
 
-    def vouch(
-        self, state: State, shown: Shown, test_loss: Fraction | None, tenant: int
-    ) -> tuple[int, Fraction]:
-        """Return the answer to a model with this test loss, and g, of public numbers alone."""
-        meter, at = self.spec.meter, _at(self.spec, state, tenant)
-        if margin(self.spec, state, shown.rows, shown.validation_rows or 1) is None:
-            return ALARM, Fraction(0)  # an alarm came while it was measured: it is charged
-        errors = 0 if test_loss is None else round(test_loss * shown.rows)
-        decided = ledger.decide(meter, at, Measured(shown, test_loss, errors))
-        told = OK if decided.answer == "ok" else ALARM
-        return told, decided.edge or Fraction(0)
-
     def answer(
         self,
         state: State,
@@ -115,8 +80,8 @@ class AlarmRules(Rules):
         test_loss: float | Fraction,
         against: Comparison | None = None,
     ) -> int:
-        """Refuse: an answer needs the sizes of both sets, see `vouch`."""
-        raise AssertionError("an alarm is answered by vouch")
+        """Refuse: an answer needs the sizes of both sets."""
+        raise AssertionError("an alarm is answered by the ledger")
 
     def unread(self, state: State, reason: int) -> int:
         """Return an alarm: no word says that a model could not be measured."""
@@ -270,7 +235,7 @@ class AlarmQuestion(Question):
         if g is None:
             return f"{sure} of all ok together."
         expects = exact(self.spec.expects or USUAL_LOSS)
-        level = ledger.level(self.spec.meter, _at(self.spec, State()))
+        level = ledger.level(self.spec.meter, _at())
 
         def times(loss: Fraction) -> int:
             return round(100 * chance_of_ok(size, rows, loss, g, level))
@@ -288,8 +253,8 @@ class AlarmQuestion(Question):
 
     def _margins(self, size: int) -> list[Fraction | None]:
         stages = range(min(self.spec.alarms or THREE, self.spec.steps))
-        rows = self._rows(size)
-        return [margin(self.spec, State(passes=alarms), size, rows) for alarms in stages]
+        shown = Shown(size, None, self._rows(size))
+        return [ledger.margin(self.spec.meter, _at(alarms), shown) for alarms in stages]
 
     @property
     def after_an_alarm(self) -> str:
@@ -310,12 +275,12 @@ class AlarmQuestion(Question):
     def least(self) -> int:
         """The fewest labels of which 0 errors would be ok at the first answer."""
         spec = self.spec
-        level = ledger.level(spec.meter, _at(spec, State()))
+        level = ledger.level(spec.meter, _at())
         claim = float(exact(spec.expects or USUAL_LOSS)) + (spec.g or 0.0)
         if spec.g is not None:
             return math.ceil(math.log(float(level)) / math.log1p(-min(claim, 0.99)))
         size = 1
-        while margin(spec, State(), size, max(1, size // 2)) is None:
+        while ledger.margin(spec.meter, _at(), Shown(size)) is None:
             size += 1
         return size
 
@@ -331,7 +296,7 @@ class AlarmQuestion(Question):
             if spec.labels < self.least:
                 raise invalid("labels", spec.labels, f"too few for an alarm: {self.least} needed")
             return spec.labels
-        level = ledger.level(spec.meter, _at(spec, State()))
+        level = ledger.level(spec.meter, _at())
         expects = exact(spec.expects or USUAL_LOSS)
         found = labels_for(as_written(spec.g or 1.0), level, 0, expects)
         if found is None:

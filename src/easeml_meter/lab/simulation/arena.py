@@ -9,12 +9,15 @@ from functools import cached_property
 
 import numpy as np
 
-from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.model import Entry
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, State
-from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
-from easeml_meter.spec import METERS
+from easeml_meter.promise import ledger
+from easeml_meter.promise.gap import ABOVE, BELOW, Gap
+from easeml_meter.promise.ledger import Snapshot
+from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.questions import NO_READING, TOO_FEW, Measured, Shown, is_band
+from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.draws import Draws
 
 _SLACK = 1e-9
@@ -25,13 +28,37 @@ _ENTRY = Entry("", 1, 1, 0, "", "", "", 1, "", "", "", "")
 """What is drawn for; the lab fills in the submission and its validation loss."""
 
 
-class AnySizeLedger(Ledger):
-    """A ledger that accepts too few labels as well: the lab asks what they lead to."""
+_OTHERS = (ABOVE, BELOW, NO_READING, TOO_FEW)
+UNREAD = -1 - _OTHERS.index(NO_READING)
 
-    def __post_init__(self) -> None:
-        """Check all but the size."""
-        if self.spec.protocol not in METERS:
-            raise invalid("protocol", str(self.spec.protocol), "only meters answer submissions")
+
+def number_of(answer: str) -> int:
+    """Return the number of a band, and a negative one of every other answer."""
+    return int(answer) if is_band(answer) else -1 - _OTHERS.index(answer)
+
+
+def name_of(number: int) -> str:
+    """Return the answer that has a number."""
+    return str(number) if number > 0 else _OTHERS[-1 - number]
+
+
+Loss = float | Fraction
+
+
+def gap_of(meter: Meter) -> Gap:
+    """Return the question of a meter that is played here."""
+    if not isinstance(meter.asked, Gap):
+        raise TypeError(f"{meter.question} is no gap")
+    return meter.asked
+
+
+def answer_to(
+    meter: Meter, told: int, validation: Loss, test: Loss, edge: Fraction | None = None
+) -> int:
+    """Return the number of the answer to these losses, after the worst band that was told."""
+    shown = Shown(1, as_written(validation), None, edge)
+    rows = Measured(shown, as_written(test))
+    return number_of(gap_of(meter).answer(told, rows, Fraction(0)))
 
 
 class TreeNode:
@@ -39,41 +66,41 @@ class TreeNode:
 
     def __init__(
         self,
-        ledger: Ledger,
-        account: Account,
+        meter: Meter,
+        at: Snapshot,
         later: tuple[int, ...] = (),
-        earlier: tuple[Account, ...] = (),
+        earlier: tuple[Snapshot, ...] = (),
         shared: int = 0,
+        *,
+        size: int = 1,
     ) -> None:
-        """Stand at this account; `later` tenants follow when its budget is spent.
+        """Stand here, on so many labels; `later` tenants follow when its budget is spent.
 
         If they can have some `shared` steps together, all hand over before the last of these.
         """
-        self.shared = 0 if account.group else shared
-        asked = account.steps + sum(each.steps for each in earlier)
+        self.shared = 0 if at.group else shared
+        asked = at.answers + sum(each.answers for each in earlier)
         if self.shared and asked == shared - 1:
-            account = ledger.merge([*earlier, account, *map(Account, later)])
+            new = (ledger.start(meter, team) for team in later)
+            at = ledger.joined(meter, size, [*earlier, at, *new])
             later, earlier, self.shared = (), (), 0
-        elif later and not ledger.may_submit(account):
-            earlier = (*earlier, account)
-            account, later = Account(tenant=later[0]), later[1:]
-        self.ledger, self.account, self.later, self.earlier = ledger, account, later, earlier
-        self.state = account.state
-        self.open = ledger.may_submit(account)
+        elif later and not ledger.may(meter, at):
+            earlier = (*earlier, at)
+            at, later = ledger.start(meter, later[0]), later[1:]
+        self.meter, self.at, self.later, self.earlier = meter, at, later, earlier
+        self.size, self.open = size, ledger.may(meter, at)
 
     def after(self, answer: int) -> TreeNode:
         """Return the place once this was told."""
-        return self._at(self.ledger.record(self.account, answer))
-
-    def _at(self, account: Account) -> TreeNode:
-        return TreeNode(self.ledger, account, self.later, self.earlier, self.shared)
+        at = ledger.step(self.meter, self.at, name_of(answer))
+        return TreeNode(self.meter, at, self.later, self.earlier, self.shared, size=self.size)
 
     @cached_property
     def sure(self) -> bool:
         """Whether one more submission can follow the next one, whatever that is answered."""
         if self.later or self.shared:
             return True
-        return self.ledger.steps_left(self.account) > 1
+        return ledger.left(self.meter, self.at) > 1
 
 
 class Arena:
@@ -86,23 +113,24 @@ class Arena:
 
     def __init__(
         self,
-        ledger: Ledger,
+        spec: MeterSpec,
+        size: int,
         sessions: int,
         tenants: Sequence[int] = (1,),
+        *,
         shared: int = 0,
         secret: bytes = bytes(32),
     ) -> None:
         """Open the books of all sessions; edges are drawn with this secret."""
-        self.ledger, self.sessions = ledger, sessions
-        self.rules, self.spec = ledger.rules, ledger.spec
-        self.promised = sum(ledger.promised(tenant) for tenant in tenants)
-        start = Account(tenant=tenants[0])
-        first = TreeNode(ledger, start, tuple(tenants[1:]), shared=shared)
+        self.spec, self.meter, self.size, self.sessions = spec, spec.meter, size, sessions
+        starts = [ledger.start(self.meter, tenant) for tenant in tenants]
+        self.promised = sum(ledger.most_answers(self.meter, each) or 0 for each in starts)
+        first = TreeNode(self.meter, starts[0], tuple(tenants[1:]), shared=shared, size=size)
         self.places = [first] * sessions
         self.strain: Floats = np.zeros(sessions)
         """The largest distance of test and true loss yet, as a share of the tolerance promised."""
         self.answered: Integers = np.zeros(sessions, dtype=np.int64)
-        self._told: dict[tuple[State, float, int, int], tuple[int, float | None]] = {}
+        self._told: dict[tuple[int, float, int, int], tuple[int, float | None]] = {}
         """What the rules said of a validation loss, and units of a scale."""
         self._last: Integers = np.zeros(sessions, dtype=np.int64)
         self.draws = Draws(secret)
@@ -124,11 +152,6 @@ class Arena:
         """Which sessions may submit at least twice."""
         return np.array([place.open and place.sure for place in self.places], dtype=np.bool_)
 
-    @property
-    def states(self) -> list[State]:
-        """What the rules remember of each session."""
-        return [place.state for place in self.places]
-
     def submit(
         self, validation: Floats, models: Models, which: Flags, crashes: Flags | None = None
     ) -> Integers:
@@ -145,10 +168,10 @@ class Arena:
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
             if crashes is not None and crashes[index] and self.spec.may_fail:
-                answer, tolerance = self.rules.unread(place.state, NO_READING), None
+                answer, tolerance = UNREAD, None
             else:
                 # Many sessions ask the same, unless edges are drawn.
-                key = (place.state, values[index], units[index], models.scale)
+                key = (place.at.told, values[index], units[index], models.scale)
                 told = None if drawn else self._told.get(key)
                 if told is None:
                     test = Fraction(units[index], models.scale)
@@ -159,7 +182,7 @@ class Arena:
             answers[index] = answer
             if tolerance is not None:
                 self.strain[index] = max(self.strain[index], distance[index] / tolerance)
-            elif answer == ABOVE_CEILING and self.spec.merges:
+            elif name_of(answer) == ABOVE and self.spec.merges:
                 # It promises a true loss of at least the ceiling minus the tolerance.
                 short = (self.spec.ceiling or 0.0) - models.true[index]
                 self.strain[index] = max(self.strain[index], short / self.spec.tolerances[0])
@@ -177,15 +200,16 @@ class Arena:
 
     def _tell(self, index: int, validation: float, test: Fraction) -> tuple[int, float | None]:
         """Ask the rules, with the edges drawn for this submission, if edges are drawn."""
-        state = self.places[index].state
+        told, edge = self.places[index].at.told, None
         if self.spec.drawn is not None:
-            entry = self.drawn_for(index, validation)
-            rules = self.rules.drawing(self.draws.first_edge(entry, self.spec.drawn))
-            answer = rules.answer(state, validation, test)
-            self.gaps[index] = rules.range_of(answer)
-            return answer, rules.tolerance(answer)
-        answer = self.rules.answer(state, validation, test)
-        return answer, self.rules.tolerance(answer)
+            edge = self.draws.first_edge(self.drawn_for(index, validation), self.spec.drawn)
+        answer = answer_to(self.meter, told, validation, test, edge)
+        if edge is not None:
+            shown = Shown(self.size, as_written(validation), None, edge)
+            told_edges = self.meter.asked.range_of(str(answer), shown)
+            self.gaps[index] = told_edges and (float(told_edges[0]), float(told_edges[1]))
+        tolerance = self.meter.asked.tolerance_of(name_of(answer))
+        return answer, None if tolerance is None else float(tolerance)
 
     def drawn_for(self, index: int, validation: float) -> Entry:
         """Return what the edges of a session's next answer are drawn for."""

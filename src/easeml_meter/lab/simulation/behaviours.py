@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from easeml_meter.core.signals import NO_READING
+from easeml_meter.lab.simulation.arena import UNREAD
 from easeml_meter.lab.simulation.players import QUANTILES, Player, told
 from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
 from easeml_meter.spec import MeterSpec
@@ -132,7 +132,7 @@ def crasher(player: Player) -> None:
                 player.world.loss, player.deviation, [left] * player.desk.sessions
             )
             answers, questions = player.ask_about(questions, asking, crashes)
-            learnt = np.where(answers == NO_READING, _CRASH_MEAN, told(questions, answers))
+            learnt = np.where(answers == UNREAD, _CRASH_MEAN, told(questions, answers))
             player.cells.vote(evidence(player, learnt))
 
 

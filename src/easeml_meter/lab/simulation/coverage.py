@@ -21,7 +21,6 @@ import numpy as np
 
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.developers import Developer
 from easeml_meter.lab.simulation.opponents import (
     Opponent,
@@ -62,7 +61,7 @@ class Experiment:
         opponent_named(self.spec, self.developer)
         check_whole("labels", self.labels, at_least=1)
         check_whole("seed", self.seed, at_least=0)
-        AnySizeLedger(self.spec, self.labels)
+        _ = self.spec.meter
 
     @property
     def opponent(self) -> Developer | Opponent:
@@ -87,8 +86,7 @@ class Experiment:
             return opponent.play(self.spec, self.labels, self.size, rng)
         if self.world is None:
             raise AssertionError(f"{opponent.name} needs a world to play in")
-        ledger = AnySizeLedger(self.spec, self.labels)
-        return opponent.run(ledger, self.world, rng, self.size).failed
+        return opponent.run(self.spec, self.labels, self.world, rng, self.size).failed
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what a file of results must agree with."""

@@ -8,11 +8,11 @@ assumption about people it does not keep, where a meter makes one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from easeml_meter.core.ledger import Ledger
 from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation.arena import Arena
 from easeml_meter.lab.simulation.behaviours import (
@@ -29,6 +29,7 @@ from easeml_meter.lab.simulation.behaviours import (
 )
 from easeml_meter.lab.simulation.players import Player
 from easeml_meter.lab.simulation.worlds import Cells, World
+from easeml_meter.promise.ledger import shared_steps
 from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.draws import Draws
 
@@ -76,7 +77,8 @@ class Developer:
 
     def run(
         self,
-        ledger: Ledger,
+        spec: MeterSpec,
+        labels: int,
         world: World,
         rng: Generator,
         sessions: int,
@@ -84,19 +86,20 @@ class Developer:
         examples: type[Cells] = Cells,
     ) -> Arena:
         """Play; give the desk with the outcome. Isolated tenants each have their own models."""
-        spec = ledger.spec
         isolated = 1 if spec.handover else len(spec.tenants) or 1
         tenants = list(range(1, isolated + 1))
         # One shared step is worth nothing: the combination of all answers is the second.
-        shared = ledger.shared_steps(tenants) if self.hands_over and self.at_home(spec) else 0
+        hands_over = self.hands_over and self.at_home(spec)
+        shared = shared_steps(spec.meter, labels, tuple(tenants)) if hands_over else 0
         together = self.passes or shared > 1
         groups = [tenants] if together else [[tenant] for tenant in tenants]
         # Only meters with drawn edges take random numbers for them: others play as they did before.
         secret = rng.bytes(32) if spec.drawn is not None else bytes(32)
-        desks = [Arena(ledger, sessions, group, shared * together, secret) for group in groups]
+        how: dict[str, Any] = {"shared": shared * together, "secret": secret}
+        desks = [Arena(spec, labels, sessions, group, **how) for group in groups]
         guess = Draws(rng.bytes(32)) if self.guesses and spec.drawn is not None else None
         for desk in desks:
-            cells = examples(world, ledger.labels, sessions, rng)
+            cells = examples(world, labels, sessions, rng)
             aim = desk.draws if self.knows else guess
             self.play(Player(desk, cells, aim))
         first, *others = desks

@@ -11,10 +11,10 @@ from numpy.random import Generator
 
 from easeml_meter.checks import refuse_with
 from easeml_meter.core.questions.gap import GapQuestion
-from easeml_meter.core.questions.kinds import question_of, rules_of
-from easeml_meter.core.signals import State
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation import probing, voting
+from easeml_meter.lab.simulation.arena import answer_to
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer, developer_named
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.promise.numbers.rounding import as_written
@@ -35,7 +35,7 @@ def broken_windows(spec: MeterSpec, batch: int, runs: int, random: Generator) ->
 
 
 def _broken(spec: MeterSpec, batch: int, random: Generator) -> bool:
-    rules, rows = rules_of(spec), batch * (spec.window or 1)
+    meter, rows = spec.meter, batch * (spec.window or 1)
     half = Fraction(1, 2)
     # The validation loss is the developer's to choose: here, so that 1/2 lies on an edge.
     claimed = half - min(half, as_written((spec.edges or (0.0,))[0]))
@@ -46,8 +46,8 @@ def _broken(spec: MeterSpec, batch: int, random: Generator) -> bool:
             some = random.random(rows) < _CHANGED
             changed[some] = random.random(int(some.sum())) < 0.5
             loss = Fraction(int(changed.sum()), rows)
-            answer = rules.answer(State(), claimed, loss)
-            if abs(loss - half) > as_written(rules.tolerance(answer) or 1):
+            answer = answer_to(meter, 0, claimed, loss)
+            if abs(loss - half) > as_written(spec.tolerances[0]):
                 return True
             if answer > 1:
                 wrong = changed

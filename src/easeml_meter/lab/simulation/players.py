@@ -10,10 +10,10 @@ from statistics import NormalDist
 
 import numpy as np
 
-from easeml_meter.core.ledger import Account
-from easeml_meter.core.signals import Rules, State
-from easeml_meter.lab.simulation.arena import Arena, TreeNode
+from easeml_meter.lab.simulation.arena import Arena, TreeNode, answer_to, gap_of
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
+from easeml_meter.promise.ledger import Snapshot, most_answers
+from easeml_meter.promise.meter import Meter
 from easeml_meter.stats.feedback import DRAWS
 from easeml_meter.vault.draws import Draws
 
@@ -46,8 +46,8 @@ class SimulatedQuestion:
 
 
 def best_question(
-    rules: Rules,
-    state: State,
+    meter: Meter,
+    told: int,
     loss: float,
     deviation: float,
     *,
@@ -61,13 +61,13 @@ def best_question(
     of the deviations still possible gets one.
     """
     best, best_value = SimulatedQuestion(loss, {}, {}), -math.inf
-    usual = rules.answers(state)[0]
+    usual = told + 1
     most = len(possible) if rare >= 0.5 else round(rare * len(possible))
-    for validation in _places(rules, loss, deviation, possible, rare):
+    for validation in _places(meter, loss, deviation, possible, rare):
         groups: dict[int, list[float]] = {}
         for z in possible:
             test = min(1.0, max(0.0, loss + z * deviation))
-            answer = rules.answer(state, validation, test)
+            answer = answer_to(meter, told, validation, test)
             groups.setdefault(answer, []).append(z)
         if sum(len(group) for answer, group in groups.items() if 0 < answer != usual) > most:
             continue
@@ -96,14 +96,14 @@ def understood(
 
 
 def _places(
-    rules: Rules, loss: float, deviation: float, possible: tuple[float, ...], rare: float
+    meter: Meter, loss: float, deviation: float, possible: tuple[float, ...], rare: float
 ) -> Iterator[float]:
     """Yield validation losses that put an edge of the bands where it cuts off such a share.
 
     If any share will do, also at the quarters: a ceiling or a second edge may cut in the middle.
     """
     yield loss
-    inner = [band.lower for band in rules.spec.bands[1:]]
+    inner = list(map(float, gap_of(meter).all_edges))
     edges = inner[:: math.ceil(len(inner) / _MOST_EDGES)] if inner else []
     shares = (rare, 1 - rare) if rare < 0.5 else (0.5, 0.25, 0.75)
     for share in shares:
@@ -127,11 +127,6 @@ class Player:
         self.desk, self.cells, self.aim = desk, cells, aim
         self.world, self.rng, self.labels = cells.world, cells.rng, cells.labels
         self.asked = 0
-
-    @property
-    def rules(self) -> Rules:
-        """The rules in force."""
-        return self.desk.rules
 
     def plain(self, true: Floats) -> Floats:
         """Return the validation losses that keep answers to the first band, if that can be.
@@ -168,8 +163,8 @@ class Player:
             left = QUANTILES if possible is None else possible[index]
             asked = best.get((place, left))
             if asked is None:
-                rare, state = self._rare(place.account), place.state
-                asked = _ask(self.rules, state, loss, deviation, possible=left, rare=rare)
+                rare, told = self._rare(place.at), place.at.told
+                asked = _ask(self.desk.meter, told, loss, deviation, possible=left, rare=rare)
                 best[place, left] = asked
             found.append(asked)
         return found
@@ -210,17 +205,18 @@ class Player:
             for question, gap, answer in told
         ]
 
-    def _rare(self, account: Account) -> float:
+    def _rare(self, at: Snapshot) -> float:
         """Return the share of answers that may be unusual; an incremental meter marches seldom.
 
         In sixteenths, so that few different questions have to be worked out.
         """
         share = 0.5
-        if self.rules.incremental:
+        if self.desk.meter.question.climbs_only:
             spec = self.desk.spec
-            marches = spec.signals - account.state.top
-            steps = self.desk.ledger.promised(account.tenant)  # each tenant has its own maximum
-            share = min(share, marches / max(1, steps - account.steps - 1))
+            marches = spec.signals - at.told - 1
+            alone = at._replace(group=())  # each tenant has its own maximum
+            steps = most_answers(self.desk.meter, alone) or 0
+            share = min(share, marches / max(1, steps - at.answers - 1))
         return max(1, round(16 * share)) / 16
 
     def ask(self, which: Flags) -> tuple[Integers, list[SimulatedQuestion]]:

@@ -18,16 +18,15 @@ import numpy as np
 from numpy.random import Generator
 
 from easeml_meter.conditions import Clause, Comparison, Variable
-from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.questions.passing import PassFail, Verdicts
-from easeml_meter.core.questions.planning import plan_of
-from easeml_meter.core.questions.reading import Changes
-from easeml_meter.core.signals import BASELINE, PASS, Rules, State
+from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.lab.simulation.worlds import Flags
-from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise import ledger
+from easeml_meter.promise.closing import Closing
+from easeml_meter.promise.condition import PASS, Change, Condition
+from easeml_meter.promise.ledger import Snapshot
+from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.questions import Shown, is_band, measured_of
 from easeml_meter.spec import MeterSpec
-
-_BASED = State(based=True)
 
 
 def broken_sessions(spec: MeterSpec, labels: int, runs: int, random: Generator) -> Flags:
@@ -44,9 +43,16 @@ def broken_sessions(spec: MeterSpec, labels: int, runs: int, random: Generator) 
 class _Asked(ABC):
     """A question, and the models that are made for it."""
 
-    def __init__(self, labels: int) -> None:
-        self.labels = labels
+    def __init__(self, meter: Meter, labels: int) -> None:
+        self.meter, self.labels = meter, labels
+        self.level = ledger.level(meter, ledger.start(meter))
         self.probe, self.last = cache(self._probe), cache(self._last)
+
+    def answer(self, loss: Fraction, against: Comparison) -> str:
+        """Return what is told of a model beside the old one."""
+        unlabeled = self.meter.sample.orders_labels
+        rows = measured_of(Shown(self.labels), loss, against)._replace(unlabeled=unlabeled)
+        return self.meter.asked.answer(0, rows, self.level)  # type: ignore[call-arg]
 
     @property
     @abstractmethod
@@ -54,7 +60,7 @@ class _Asked(ABC):
         """The largest share of rows that can be guesses, of a probe and of the last model."""
 
     @abstractmethod
-    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
+    def _probe(self, right: int, rows: int) -> tuple[str, bool]:
         """Return the answer to a model with so many right guesses, and whether it says: lucky."""
 
     @abstractmethod
@@ -66,44 +72,46 @@ class _Asked(ABC):
         """Whether others are compared with a model that passes."""
         return False
 
-    def ends(self, state: State) -> bool:
+    def ends(self, at: Snapshot) -> bool:
         """Whether another lucky probe would be the last submission."""
-        return False
+        budget = self.meter.budget
+        return isinstance(budget, Closing) and budget.rare_left(at.spent) == 1
 
 
 class _Bands(_Asked):
     """A reading of n - o. Guesses stand where the old model says the opposite."""
 
-    def __init__(self, rules: Changes, labels: int) -> None:
-        super().__init__(labels)
-        self.rules = rules
-        self.edge = min((as_written(edge) for edge in rules.difference.edges), key=abs)
+    def __init__(self, meter: Meter, question: Change, labels: int) -> None:
+        super().__init__(meter, labels)
+        self.question = question
+        self.edge = min(question.edges, key=abs)
 
     @property
     def most(self) -> tuple[Fraction, Fraction]:
-        most = self.rules.difference.most
+        most = self.question.disagreement
         return most - abs(self.edge), most
 
-    def _answer(self, known: int, change: int, rows: int) -> int:
+    def _answer(self, known: int, change: int, rows: int) -> str:
         against = _beside(self.labels, known + change, abs(known) + rows)
-        return self.rules.answer(_BASED, 0, 0, against=against)
+        return self.answer(Fraction(0), against)
 
-    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
+    def _probe(self, right: int, rows: int) -> tuple[str, bool]:
         answer = self._answer(math.ceil(self.labels * self.edge), 2 * right - rows, rows)
-        return answer, answer > self.rules.difference.band(self.edge) - 1
+        above = 1 + self.question.edges.index(self.edge)
+        return answer, is_band(answer) and int(answer) > above
 
     def _last(self, right: int, rows: int) -> bool:
         off = Fraction(2 * right - rows, self.labels)
         answer = self._answer(0, 2 * right - rows, rows)
-        return answer > 0 and abs(off) > as_written(self.rules.difference.tolerance)
+        return is_band(answer) and abs(off) > self.question.tolerance
 
 
 class _Condition(_Asked):
     """Pass or fail. The clause that is easiest to pass wrongly is attacked; the others hold."""
 
-    def __init__(self, rules: Verdicts, labels: int) -> None:
-        super().__init__(labels)
-        self.rules, self.condition = rules, rules.condition
+    def __init__(self, meter: Meter, question: Condition, labels: int) -> None:
+        super().__init__(meter, labels)
+        self.question, self.condition = question, question.clauses
         self.clause = max(self.condition.clauses, key=self._tail)
         self.comfort = {each: self._comfortable(each) for each in Variable}
 
@@ -134,7 +142,7 @@ class _Condition(_Asked):
             return max(Fraction(0), self.condition.most - abs(value) - Fraction(1, self.labels))
         return 2 * min(value, 1 - value)
 
-    def _answer(self, value: Fraction, right: int, rows: int) -> int:
+    def _answer(self, value: Fraction, right: int, rows: int) -> str:
         """Return what is told of a model whose true value is the largest one up to `value`."""
         goal, above = self.labels * value, self.clause.above
         side = 1 if above else -1
@@ -157,9 +165,9 @@ class _Condition(_Asked):
         change = round(values[Variable.CHANGE] * self.labels)
         against = _beside(self.labels, change, apart or abs(change), differing)
         loss = 1 - min(Fraction(1), max(Fraction(0), values[Variable.ACCURACY]))
-        return self.rules.answer(_BASED, 0, loss, against=against)
+        return self.answer(loss, against)
 
-    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
+    def _probe(self, right: int, rows: int) -> tuple[str, bool]:
         answer = self._answer(self.clause.needed, right, rows)
         return answer, answer == PASS
 
@@ -168,10 +176,7 @@ class _Condition(_Asked):
 
     @property
     def ladder(self) -> bool:
-        return self.rules.spec.ladder
-
-    def ends(self, state: State) -> bool:
-        return state.passes == self.condition.passes
+        return self.question.than == "kept"
 
 
 def _beside(labels: int, change: int, apart: int, differing: int = 0) -> Comparison:
@@ -184,12 +189,13 @@ def _beside(labels: int, change: int, apart: int, differing: int = 0) -> Compari
     return found
 
 
-def _asked(rules: Rules, labels: int) -> _Asked:
-    if isinstance(rules, Changes):
-        return _Bands(rules, labels)
-    if isinstance(rules, Verdicts):
-        return _Condition(rules, labels)
-    raise AssertionError(f"{rules.spec.question} is neither a condition nor a reading of n - o")
+def _asked(meter: Meter, labels: int) -> _Asked:
+    question = meter.question
+    if isinstance(question, Change):
+        return _Bands(meter, question, labels)
+    if isinstance(question, Condition):
+        return _Condition(meter, question, labels)
+    raise AssertionError(f"{question} is neither a condition nor a reading of n - o")
 
 
 class _Game:
@@ -197,26 +203,20 @@ class _Game:
 
     def __init__(self, spec: MeterSpec, labels: int) -> None:
         self.labels = labels
-        self.ledger = Ledger(spec, plan_of(spec).labels)
-        self.asked = _asked(self.ledger.rules, labels)
-
-    @cached_property
-    def start(self) -> Account:
-        """Where a session begins: an old model is there, if one is needed."""
-        if self.ledger.rules.answers(State()) == (BASELINE,):
-            return self.ledger.record(Account(), BASELINE)
-        return Account()
+        self.meter = spec.meter
+        self.asked = _asked(self.meter, labels)
+        self.start = ledger.start(self.meter)
 
     @cached_property
     def probes(self) -> int:
-        account, probes = self.start, 0
-        while self._goes_on(account):
-            usual = self.ledger.rules.answers(account.state)[0]
-            account, probes = self.ledger.record(account, usual), probes + 1
+        at, probes = self.start, 0
+        while self._goes_on(at):
+            at, probes = ledger.step(self.meter, at, self.meter.asked.answers(0)[0]), probes + 1
         return max(1, probes)
 
-    def _goes_on(self, account: Account) -> bool:
-        return self.ledger.steps_left(account) > 1 and self.ledger.may_submit(account)
+    def _goes_on(self, at: Snapshot) -> bool:
+        steps = ledger.most_answers(self.meter, at) or 0
+        return ledger.may(self.meter, at) and steps - at.answers > 1
 
     @cached_property
     def block(self) -> int:
@@ -226,24 +226,24 @@ class _Game:
 
     def broken(self, lucky: Sequence[int]) -> bool:
         """Play one session, in which so many guesses of each block are right."""
-        account = self.start
+        at = self.start
         taken: list[tuple[int, bool]] = []
         left = list(lucky)
-        while left and self._goes_on(account) and not self.asked.ends(account.state):
+        while left and self._goes_on(at) and not self.asked.ends(at):
             right = left.pop(0)
             answer, is_lucky = self.asked.probe(right, self.block)
-            account = self.ledger.record(account, answer)
+            at = ledger.step(self.meter, at, answer)
             in_old = self.asked.ladder and is_lucky
             taken.append((right if is_lucky else self.block - right, in_old))
         taken += [(right, False) for right in left]
-        return self._breaks(account, taken)
+        return self._breaks(at, taken)
 
-    def _breaks(self, account: Account, taken: Sequence[tuple[int, bool]]) -> bool:
+    def _breaks(self, at: Snapshot, taken: Sequence[tuple[int, bool]]) -> bool:
         """Ask about the last model, which takes the right guesses of each block.
 
         A block that the old model has, too, tells nothing against it.
         """
-        if not self.ledger.may_submit(account):
+        if not ledger.may(self.meter, at):
             return False
         most = math.floor(self.labels * self.asked.most[1])
         blocks = [right for right, in_old in taken if not (in_old and self.asked.ladder)]

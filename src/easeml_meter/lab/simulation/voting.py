@@ -20,12 +20,12 @@ import pyarrow as pa
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from easeml_meter.core.ledger import Account
-from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
-from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.promise import ledger
+from easeml_meter.promise.gap import BELOW
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.numbers.scores import rows_for
+from easeml_meter.promise.questions import Measured, Shown
 from easeml_meter.scoring.corpora import CorpusLoss, RocCurve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
@@ -215,36 +215,34 @@ def broken_sessions(world: VotingWorld, size: int, runs: int, random: Generator)
 
     A test set that sealing refuses breaks none: nothing is told of it.
     """
-    ledger, count = AnySizeLedger(world.spec, size), world.rows(size)
+    count = world.rows(size)
     drawn = (world.drawn(size, count, random) for _ in range(runs))
-    broken = (rows is not None and _broken(world, ledger, rows, random) for rows in drawn)
+    broken = (rows is not None and _broken(world, size, rows, random) for rows in drawn)
     return np.fromiter(broken, dtype=np.bool_, count=runs)
 
 
-def _broken(world: VotingWorld, ledger: AnySizeLedger, rows: VotingRows, random: Generator) -> bool:
+def _broken(world: VotingWorld, size: int, rows: VotingRows, random: Generator) -> bool:
     each = np.arange(len(rows.truth))
     # Votes that tie are decided at random: by less than one of them.
     votes = random.random((len(each), world.classes)) / 2
-    account = Account()
-    while ledger.may_submit(account):
-        if ledger.steps_left(account) == 1:
+    meter, at = world.spec.meter, ledger.start(world.spec.meter)
+    while ledger.may(meter, at):
+        if ledger.left(meter, at) == 1:
             guesses = votes.argmax(axis=1)
         else:
             guesses = random.integers(world.classes, size=len(each))
-        test = world.measured(rows, guesses, ledger.labels)
-        if test is None:
-            answer = ledger.rules.unread(account.state, TOO_FEW)
-        else:
-            answer = ledger.rules.answer(account.state, world.claimed, test)
-            if _is_broken(world, answer, test):
-                return True
-        votes[each, guesses] += 1 if answer == 1 else -1
-        account = ledger.record(account, answer)
+        test = world.measured(rows, guesses, size)
+        shown = Shown(size, as_written(world.claimed))
+        decided = ledger.decide(meter, at, Measured(shown, test, few=test is None))
+        if test is not None and _is_broken(world, decided.answer, test):
+            return True
+        votes[each, guesses] += 1 if decided.answer == "1" else -1
+        at = decided.after
     return False
 
 
-def _is_broken(world: VotingWorld, answer: int, test: Fraction) -> bool:
+def _is_broken(world: VotingWorld, answer: str, test: Fraction) -> bool:
     tolerance = as_written(world.spec.tolerances[0])
-    if answer == BELOW_FLOOR:
+    if answer == BELOW:
         return world.truth < as_written(world.spec.ceiling or 0.0) - tolerance
     return abs(test - world.truth) > tolerance

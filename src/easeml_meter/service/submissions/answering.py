@@ -230,8 +230,8 @@ class Advice:
             return None
         with space.reading() as books:
             histories = histories_of(books, state, test_set)
-        account, by_name = histories.account(entry.tenant), entry is known.by_name
-        return signal_of(state, histories.ledger, entry, account, repeated=True, by_name=by_name)
+        at, by_name = histories.at(entry.tenant), entry is known.by_name
+        return signal_of(state, histories.on, entry, at, repeated=True, by_name=by_name)
 
 
 def sets_of(
@@ -527,9 +527,9 @@ def _tell(space: Workspace, test_set: TestSet, draft: Draft) -> Signal:
         raise AssertionError("it is answered or refused")
     return signal_of(
         state,
-        histories.ledger,
+        histories.on,
         told,
-        histories.account(told.tenant),
+        histories.at(told.tenant),
         repeated=entry is None,
         by_name=known.by_name is not None,
     )

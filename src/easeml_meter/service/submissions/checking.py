@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.signals import BASELINE
 from easeml_meter.core.submissions import CheckedFile, CheckedSubmission
 from easeml_meter.errors import Denied
+from easeml_meter.promise import ledger
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.scoring.predictions import Predictions, meant
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -114,15 +114,15 @@ def _cost(
         decisions.check_budget(draft.entry)
         decisions.check_pace(draft)
         decisions.check_telling(tenant)
-    account, ledger = decisions.histories.account(tenant), decisions.histories.ledger
+    at, meter = decisions.histories.at(tenant), decisions.histories.on.meter
     return CheckedSubmission(
         kind=submission.submitted.kind,
         tenant=tenant,
         generation=state.current.number,
-        answer=account.steps + 1,
-        answers=account.steps + ledger.steps_left(account),
+        answer=at.answers + 1,
+        answers=at.answers + ledger.left(meter, at),
         repeated=repeated,
-        baseline=not repeated and ledger.rules.answers(account.state) == (BASELINE,),
+        baseline=not repeated and meter.compares and decisions.old is None,
     )
 
 

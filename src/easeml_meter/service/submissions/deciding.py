@@ -1,7 +1,7 @@
 """Deciding on a submission: its answer, "no reading" too, and its cost; repetitions cost nothing.
 
-The same code gives advice before the lock is taken, and decides under it. What the answers are is
-in `core.signals` and `core.questions`, what they cost in `core.ledger`.
+The same code gives advice before the lock is taken, and decides under it. What the answers are
+and what they cost is decided in `promise.ledger`.
 
 The pace of a token is at most so many answers of a meter in any 24 hours. Answers are counted from
 the entries, under the meter's lock: so the pace holds over restarts, and for any number of servers.
@@ -22,16 +22,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
-from easeml_meter.core.history import Histories, MeterState
-from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.history import Delivered, Histories, MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, Promotion, TestSet, ValidationSet, stamp
-from easeml_meter.core.questions.alarm import AlarmRules, check_margin
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.signals import NO_READING, PASS, TOO_FEW, Rules, State, name_of
 from easeml_meter.core.submissions import Ticket
 from easeml_meter.errors import MeterError, Spent, TooSoon, WrongPhase, invalid
-from easeml_meter.promise.questions import Shown
+from easeml_meter.promise import ledger
+from easeml_meter.promise.condition import PASS
+from easeml_meter.promise.ledger import Snapshot
+from easeml_meter.promise.questions import BASELINE, Measured, Shown, measured_of
 from easeml_meter.scoring.score import Score
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import enter_promotion, histories_of, promotions_of, reconcile
@@ -118,30 +118,30 @@ class Standing:
             Spent: there is none.
             MeterError: the last one is set aside for another model that runs on hidden rows.
         """
-        account = self.histories.account(tenant)
-        if not self.histories.ledger.may_submit(account):
+        at = self.histories.at(tenant)
+        if not ledger.may(self.histories.on.meter, at):
             raise self.spent()
         if not reached:
-            self._leave_held(tenant, account)
+            self._leave_held(tenant, at)
 
     def check_telling(self, tenant: int) -> None:
         """Refuse a submission, before a hidden row is touched, whose answer is known already."""
-        top = (state := self.histories.account(tenant).state).top
-        if top > 1 and self.histories.ledger.rules.answers(state) == (top,):
+        at = self.histories.at(tenant)
+        if at.told and len(ledger.answers(self.histories.on.meter, at)) == 1:
             number = self.test_set.number
             raise Spent(
-                f"band {top}, the worst, was told on test set {number}, so every further answer is "
-                "known: nothing was charged; ask a labeler to retire it for a fresh one (meter "
-                "testset retire)"
+                f"band {at.told + 1}, the worst, was told on test set {number}, so every further "
+                "answer is known: nothing was charged; ask a labeler to retire it for a fresh one "
+                "(meter testset retire)"
             )
 
-    def _leave_held(self, tenant: int, account: Account) -> None:
+    def _leave_held(self, tenant: int, at: Snapshot) -> None:
         """Refuse what would use an answer that is set aside for a model on hidden rows.
 
         After a hand-over, teams share their answers, and each of them may run a model.
         """
-        held = self.held & {tenant, *account.group}
-        if held and self.histories.ledger.steps_left(account) <= len(held):
+        held = self.held & {tenant, *at.group}
+        if held and ledger.left(self.histories.on.meter, at) <= len(held):
             whose = "this team" if tenant in held else "a team that shares its answers"
             line = f"the last answer is for a model of {whose} that is running"
             raise MeterError(f"{line}: submit again when it is answered")
@@ -205,18 +205,16 @@ class Decisions(Standing):
             before,
         )
 
-    def check_budget(self, entry: Entry, *, reached: bool = False) -> Account:
-        """Return the account that answers a draft, if there is an answer left.
+    def check_budget(self, entry: Entry, *, reached: bool = False) -> None:
+        """Refuse a draft for which no answer is left, or that no rows could say yes to.
 
         `reached`: it has an answer set aside, since it runs on hidden rows.
         """
         self.check_reach(entry.tenant, reached=reached)
-        account = self.histories.account(entry.tenant)
-        if self.state.spec.vouches and not reached:  # before any hidden row is read
-            visible = validation_in_force(self.state).rows
-            ledger = self.histories.ledger
-            check_margin(ledger.spec, ledger.labels, account.state, visible)
-        return account
+        if not reached:  # before any hidden row is read
+            on, visible = self.histories.on, validation_in_force(self.state).rows
+            at = self.histories.at(entry.tenant)
+            ledger.askable(on.meter, at, Shown(on.size, None, visible))
 
     def check_pace(self, draft: Draft) -> None:
         """Refuse a draft whose token has had its answers of a day."""
@@ -254,56 +252,26 @@ class Decisions(Standing):
         entry, losses = draft.entry, draft.losses
         if losses is None or (self.test_set.phase is Phase.ACTIVE and self.histories.retired):
             raise self.spent()
-        account = self.check_budget(entry, reached=losses.of_model)
+        self.check_budget(entry, reached=losses.of_model)
         self.check_pace(draft)
         self.check_baseline(draft)
         compares = self.state.spec.meter.compares
-        if compares and account.state.based and losses.test is None and not draft.old:
+        if compares and self.old is not None and losses.test is None and not draft.old:
             # No label was touched for a model that others were to be compared with.
             raise MeterError("another model came first, to compare this one with: submit it again")
-        ledger = self.histories.ledger
-        rules = ledger.rules
-        if isinstance(rules, AlarmRules):
-            return self._vouched(draft, rules, losses, blob, now)
-        answer = _unread(rules.drawing(draft.first_edge), account.state, losses)
-        if losses.validation is not None and too_few(ledger, losses.test):
-            answer = rules.unread(account.state, TOO_FEW)
-        elif losses.validation is not None and losses.test is not None:
-            rules = rules.drawing(draft.first_edge)
-            answer = rules.answer(
-                account.state,
-                losses.validation,
-                losses.test.mean,
-                losses.against,
-            )
-        elif (
-            losses.validation is not None
-            and ledger.spec.meter.sample.orders_labels
-            and losses.against is not None
-        ):
-            # Nobody knows the test loss, and no question that waits for labels reads it.
-            state, against = account.state, losses.against
-            answer = rules.answer(state, losses.validation, Fraction(0), against=against)
-        # Only a band is told with its edges: an answer without a reading has none to tell.
-        return self._entered(draft, answer, draft.first_edge if answer > 0 else None, blob, now)
-
-    def _vouched(
-        self, draft: Draft, rules: AlarmRules, losses: Losses, blob: str, now: str
-    ) -> Entry:
-        """Return the entry of a draft that is ok or an alarm, with g as its edge."""
-        tenant, ledger = draft.entry.tenant, self.histories.ledger
-        test = None if losses.validation is None or losses.test is None else losses.test.mean
-        shown = Shown(ledger.labels, losses.validation or Fraction(0), draft.validation_rows)
-        state = self.histories.account(tenant).state
-        return self._entered(draft, *rules.vouch(state, shown, test, tenant), blob, now)
+        if compares and self.old is None:
+            return self._entered(draft, BASELINE, None, blob, now)
+        on, at = self.histories.on, self.histories.at(entry.tenant)
+        decided = ledger.decide(on.meter, at, _measured(on, draft, losses))
+        return self._entered(draft, decided.answer, decided.edge, blob, now)
 
     def _entered(
-        self, draft: Draft, answer: int, edge: Fraction | None, blob: str, now: str
+        self, draft: Draft, answer: str, edge: Fraction | None, blob: str, now: str
     ) -> Entry:
         return replace(
             draft.entry,
             step=self.histories.folded[draft.entry.tenant].step + 1,
-            answer=name_of(answer),
+            answer=answer,
             blob=blob,
             told_at=now,
             first_edge="" if edge is None else str(edge),
@@ -311,25 +279,25 @@ class Decisions(Standing):
         )
 
 
-def _unread(rules: Rules, state: State, losses: Losses) -> int:
-    """Return what is told of a model without a reading.
+def _measured(on: Delivered, draft: Draft, losses: Losses) -> Measured:
+    """Return what an answer depends on."""
+    validation, test, against = losses.validation, losses.test, losses.against
+    shown = Shown(on.size, validation, draft.validation_rows, draft.first_edge)
+    orders = on.meter.sample.orders_labels
+    loss: Fraction | None = None
+    few = validation is not None and too_few(on, test)
+    if validation is None or few:
+        pass
+    elif test is not None:
+        loss = test.mean
+    elif orders and against is not None:
+        loss = Fraction(0)  # nobody knows it, and no question that waits for labels reads it
+    return measured_of(shown, loss, against)._replace(few=few, unlabeled=orders)
 
-    Where that is no answer of its own, since no model is run and no loss can fail, a runner's file
-    is broken: what predicts nothing is wrong on every row, and has no positives.
-    """
-    possible, answer = rules.answers(state), rules.unread(state, NO_READING)
-    if answer in possible or losses.validation is None:
-        return answer
-    return TOO_FEW if TOO_FEW in possible else rules.answer(state, losses.validation, Fraction(1))
 
-
-def too_few(ledger: Ledger, test: Score | None) -> bool:
+def too_few(on: Delivered, test: Score | None) -> bool:
     """Whether a model predicts too few positives for what its score was planned with."""
-    return (
-        test is not None
-        and ledger.spec.meter.sample.measured.unsized
-        and test.counted < ledger.labels
-    )
+    return test is not None and on.meter.sample.measured.unsized and test.counted < on.size
 
 
 def validation_in_force(state: MeterState) -> ValidationSet:
@@ -350,7 +318,6 @@ def tenants_held(books: Books, state: MeterState, test_set: TestSet) -> frozense
     )
 
 
-_PASSED = name_of(PASS)
 MOST_FOR_EACH = 10
 """Promotions of a team for each of its answers: none leaves the chain, and every answer reads all
 of them."""
@@ -361,7 +328,7 @@ def old_model(books: Books, state: MeterState, test_set: TestSet, tenant: int) -
     place = (test_set.meter, test_set.number, tenant)
     step = 1
     if not state.spec.meter.question.promotes:
-        step = books.entries.last(*place, _PASSED) or 1
+        step = books.entries.last(*place, PASS) or 1
     else:
         own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
         step = own[-1].step if own else 1
@@ -397,7 +364,7 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
         known = books.entries.of_models(test_set.meter, test_set.number, tenant, model)
         # Where nothing can pass, n - o is only read, and its reader decides.
         judged = state.spec.meter.question.verdict
-        found = [each for each in known if each.answer == _PASSED or not judged]
+        found = [each for each in known if each.answer == PASS or not judged]
         if not found:
             needed = "a model that has passed" if judged else "a model that was answered"
             raise invalid("promote", model, f"{needed} on this test set")

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from easeml_meter.conditions import Variable
-from easeml_meter.core.history import MeterState, as_delivered, ledger_of
+from easeml_meter.core.history import MeterState, as_delivered, delivered
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
 from easeml_meter.core.questions.kinds import rules_of
@@ -374,7 +374,7 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     if (score := _score_again(on, entry)) is None:
         return None
     validation_loss = Fraction(entry.validation_loss)
-    if too_few(ledger_of(on.spec, on.generation), score):
+    if too_few(delivered(on.spec, on.generation), score):
         # With none at all, there is no score.
         test_loss = float(score.mean) if score.counted else 1.0
         return Truth(float(validation_loss), test_loss, None, too_few=True)

@@ -10,9 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from easeml_meter.core.history import Folded
-from easeml_meter.core.ledger import Account
 from easeml_meter.core.model import Entry, HandOver, HandOverRequest
-from easeml_meter.core.signals import State
+from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository
 
@@ -112,7 +111,7 @@ class Accounts(Repository):
         self._put(
             schema.accounts,
             [
-                place | {"tenant": each.account.tenant, "step": each.step, "folded": _written(each)}
+                place | {"tenant": each.at.team, "step": each.step, "folded": _written(each)}
                 for each in folded
             ],
         )
@@ -141,12 +140,13 @@ def _complete() -> sa.Select[Any]:
 
 
 def _written(folded: Folded) -> dict[str, Any]:
-    account = folded.account
-    return {"steps": account.steps, "state": schema.columns_of(account.state)}
+    at = folded.at
+    return {"told": at.told, "spent": at.spent, "answers": at.answers, "stage": at.stage}
 
 
 def _read(tenant: int, step: int, row: dict[str, Any]) -> Folded:
-    return Folded(Account(tenant, row["steps"], State(**row["state"])), step)
+    spent = row["spent"] if isinstance(row["spent"], int) else tuple(row["spent"])
+    return Folded(Snapshot(row["told"], spent, row["answers"], tenant, row["stage"]), step)
 
 
 class HandOvers(Repository):
