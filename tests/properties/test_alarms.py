@@ -13,6 +13,7 @@ from easeml_meter import Meter, MeterSpec
 from easeml_meter.core.questions.asking import answered
 from easeml_meter.core.questions.labels import other_ways, plan_labels
 from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.core.views import signal_from_json
 from easeml_meter.errors import InvalidInput, Spent
 from easeml_meter.promise import ledger
 from easeml_meter.promise.alarm import bar_of
@@ -81,6 +82,9 @@ def test_ok_at_the_bar_and_an_alarm_one_error_above_it(
         seen.append(most)
         ok = meter.submit(guesses(hidden, most, alarms), guesses(visible, 10), model=f"{alarms}")
         assert (ok.name, ok.true_loss_at_most) == ("ok", float(Fraction(1, 10) + g))
+        assert ok.to_dict()["g"] == ok.g == float(g)
+        assert "first_edge" not in ok.to_dict()
+        assert signal_from_json(ok.to_dict(), meter.spec).g == ok.g
         assert ok.steps_left == 3 - alarms
         above = guesses(hidden, most + 1, alarms)
         worse = meter.submit(above, guesses(visible, 10), model=f"{alarms}, one above")

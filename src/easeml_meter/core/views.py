@@ -57,7 +57,7 @@ class Signal(Shown):
     by_name: bool = False
     """A model of this name was answered before, and that is enough: files were not looked at."""
     first_edge: float | None = None
-    """Where the bands of this answer begin, if a band was told of drawn edges."""
+    """Where the bands of this answer begin, if they were drawn; of an alarm, its g."""
     told_edges: tuple[float, float] | None = None
     """The edges of the band told, where some may be left out near the ceiling."""
     rows: int | None = None
@@ -90,6 +90,11 @@ class Signal(Shown):
             return self.band
         upper = self.told_edges[1]
         return sum(each.lower < upper for each in self.spec.bands)
+
+    @property
+    def g(self) -> float | None:
+        """What an alarm accepted at this answer; None where another question was asked."""
+        return self.first_edge if self.spec.vouches else None
 
     @property
     def passed(self) -> bool | None:
@@ -167,7 +172,7 @@ class Signal(Shown):
             "old": self.old,
             "band": self.band,
             "gap": self.gap,
-            "first_edge": self.first_edge,
+            "g" if self.spec.vouches else "first_edge": self.first_edge,
             "change": self.change,
             "true_change": self.true_change,
             "tolerance": self.tolerance,
@@ -452,7 +457,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
         by_name=data["by_name"],
-        first_edge=data["first_edge"],
+        first_edge=data["g"] if spec.vouches else data["first_edge"],
         old=data["old"],
         told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
         validation_loss=data["validation_loss"],
