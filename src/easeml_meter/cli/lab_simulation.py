@@ -170,7 +170,7 @@ def _show_coverage(found: Coverage) -> None:
         ("verdict", found.verdict),
         ("failure rate", f"{found.rate:.6g} ({found.failures:,} of {found.runs:,} sessions)"),
         ("99.8 % interval", f"{lower:.6g} to {upper:.6g}"),
-        ("delta", f"{setting.spec.session_delta:g}"),
+        ("delta", f"{float(setting.spec.meter.delta_of_stage):g}"),
         (plan.unit, f"{setting.labels:,} ({size})"),
         ("developer", f"{developer.name}: {developer.about}"),
     ]
@@ -228,7 +228,7 @@ def _show_limit(found: Limit) -> None:
         (f"{unit} planned", f"{found.planned:,}"),
         ("limit", f"{found.labels:,}"),
         ("planned / limit", f"{found.ratio:.2f}"),
-        ("delta", f"{found.spec.session_delta:g}"),
+        ("delta", f"{float(found.spec.meter.delta_of_stage):g}"),
     ]
     for name, attack in (("above delta", found.too_few), ("not above delta", found.enough)):
         if attack is not None:

@@ -583,7 +583,7 @@ def _test_is_near_truth() -> ClaimFinding:
     errors = [
         abs(step.test_loss - step.true_loss) for step in trace.steps if step.true_loss is not None
     ]
-    tolerance = trace.spec.tolerances[0]
+    tolerance = float(trace.spec.meter.question.tolerances[0])
     found = (
         f"where the truth is known, test and true loss are at most {max(errors):.4f} apart in "
         f"{len(errors)} steps (tolerance {tolerance:g}, {trace.labels:,} labels); one history "

@@ -253,7 +253,7 @@ def _meter_chart(trace: Trace, protocol: Protocol, names: list[str], ink: str) -
         for name, step, reading in zip(names, trace.steps, told, strict=True)
         for bar in _segments(name, step, reading)
     ]
-    edges = [band.lower for band in trace.spec.bands] + [1.0]
+    edges = [*map(float, trace.spec.meter.question.ends)]
     y = {
         # A square root gives the small gaps, which matter, more room than the large ones.
         "scale": alt.Scale(type="sqrt", domain=[0, 1]),

@@ -42,7 +42,7 @@ def climber(player: Player) -> None:
     seen.fresh()
     measured = seen.last().units
     told_first = desk.submit(seen.last().test, best.last(), desk.open)
-    score = np.where(told_first > 0, told_first, desk.spec.signals)
+    score = np.where(told_first > 0, told_first, desk.spec.meter.question.bands)
     while (ready := desk.open).any():
         skill = np.minimum(rng.uniform(0, 2 * player.world.loss, desk.sessions), 1.0)
         trial, view = best.copy(), seen.copy()
@@ -125,9 +125,9 @@ def crasher(player: Player) -> None:
             player.asked += 1
             models = player.cells.last()
             crashes = models.test < models.true + _CRASH_BELOW * player.deviation
-            crashes &= player.desk.spec.may_fail
+            crashes &= player.desk.spec.meter.sample.may_fail
             others = tuple(z for z in QUANTILES if z >= _CRASH_BELOW)
-            left = others if player.desk.spec.may_fail else QUANTILES
+            left = others if player.desk.spec.meter.sample.may_fail else QUANTILES
             questions = player.questions(
                 player.world.loss, player.deviation, [left] * player.desk.sessions
             )
@@ -148,8 +148,8 @@ class Blocks:
 
     def __init__(self, player: Player, blocks: int) -> None:
         self.player, self.blocks, self.done = player, blocks, 0
-        world, spec = player.world, player.desk.spec
-        self.silent = world.grades > 1 and spec.ceiling is None
+        world, question = player.world, player.desk.spec.meter.question
+        self.silent = world.grades > 1 and question.limit is None
         rows = player.labels if self.silent else round(2 * world.target * player.labels)
         self.rows = self.left = min(rows, player.labels)
         self.taken = np.zeros(player.desk.sessions, dtype=np.int64)

@@ -71,7 +71,7 @@ class Experiment:
     @property
     def size(self) -> int:
         """The number of sessions played together; a chunk's numbers depend on seed and place."""
-        return max(10, min(CHUNK, _STEPS_PER_CHUNK // self.spec.steps))
+        return max(10, min(CHUNK, _STEPS_PER_CHUNK // int(self.spec.meter.budget.steps)))
 
     def chunk(self, number: int) -> tuple[int, ...]:
         """Play one chunk of sessions; give the places of those whose promise was broken."""
@@ -158,7 +158,7 @@ class Coverage:
         twice delta is ruled out (a rate of exactly delta could not be told from one just above).
         """
         lower, upper = self.interval
-        delta = self.experiment.spec.session_delta
+        delta = float(self.experiment.spec.meter.delta_of_stage)
         if lower > delta:
             return "promise broken"
         return "promise holds" if upper < 2 * delta else "not decided"
@@ -171,7 +171,7 @@ class Coverage:
             "failure_rate": self.rate,
             "interval": list(self.interval),
             "confidence": 1 - 2 * ERROR,
-            "delta": setting.spec.session_delta,
+            "delta": float(setting.spec.meter.delta_of_stage),
             "runs": self.runs,
             "failures": self.failures,
             "labels": setting.labels,
@@ -354,7 +354,7 @@ def find_limit(
     Without developers, those who play against its question and break no assumption of this meter.
     """
     names = list(developers) or opponents_of(spec)
-    planned = plan_of(spec).size
+    planned, delta = plan_of(spec).size, float(spec.meter.delta_of_stage)
 
     def best(labels: int) -> Coverage:
         found = []
@@ -363,22 +363,22 @@ def find_limit(
             bar = advance(f"{labels:,} labels, {name}")
             found.append(coverage(setting, runs, pool=pool, advance=bar))
         top = max(found, key=lambda each: each.failures)
-        if top.rate > spec.session_delta:  # who is far behind here will not come first later
+        if top.rate > delta:  # who is far behind here will not come first later
             rivals = [each for each in found if 4 * each.failures >= top.failures]
             names[:] = [each.experiment.developer for each in rivals]
         return top
 
     low, high = None, best(planned)
-    while high.rate > spec.session_delta:  # an assumption is broken, and the plan too small
+    while high.rate > delta:  # an assumption is broken, and the plan too small
         low, high = high, best(2 * high.experiment.labels)
     while low is None and high.experiment.labels > 1:
         attack = best(high.experiment.labels // 2)
-        low, high = (attack, high) if attack.rate > spec.session_delta else (None, attack)
+        low, high = (attack, high) if attack.rate > delta else (None, attack)
     while low is not None:
         below, above = low.experiment.labels, high.experiment.labels
         middle = round(math.sqrt(below * above))
         if above <= below * (1 + PRECISION) or not below < middle < above:
             break
         attack = best(middle)
-        low, high = (attack, high) if attack.rate > spec.session_delta else (low, attack)
+        low, high = (attack, high) if attack.rate > delta else (low, attack)
     return Limit(spec, planned, low, high, runs)

@@ -123,7 +123,7 @@ def chart(curves: Sequence[tuple[Misuse, Sequence[Coverage]]]) -> Any:
         line = data.mark_line(point=True).encode(x=x, y=y)
         marks = alt.Chart(alt.Data(values=rules)).mark_rule(strokeDash=[4, 3], strokeWidth=2)
         marked = marks.encode(x="labels:Q", color=alt.Color("what:N", title=None, sort=None))
-        delta = {"delta": misuse.spec.session_delta, "name": "delta"}
+        delta = {"delta": float(misuse.spec.meter.delta_of_stage), "name": "delta"}
         allowed = alt.Chart(alt.Data(values=[delta])).encode(y="delta:Q")
         rule = allowed.mark_rule(color="#888")
         name = allowed.mark_text(align="left", dx=4, dy=-6, color="#666").encode(

@@ -90,11 +90,13 @@ def world_of(
     models at the ceiling, where one answer more can be had.
     """
     if kind is None:
-        kind = "coins" if spec.zero_one else "graded"
+        kind = "coins" if spec.meter.sample.zero_one else "graded"
     if kind not in WORLDS:
         raise invalid("world", kind, f"one of {', '.join(WORLDS)}")
-    if kind == "graded" and spec.zero_one:
-        allowed = f'needs a loss such as "brier" in the specification, not "{spec.loss}"'
+    if kind == "graded" and spec.meter.sample.zero_one:
+        allowed = (
+            f'needs a loss such as "brier" in the specification, not "{spec.meter.sample.loss}"'
+        )
         raise invalid("world", kind, allowed)
     if share is not None and kind != "correlated":
         raise invalid("share", share, "only for the correlated world")
@@ -102,8 +104,10 @@ def world_of(
     kept = 1.0 if kind != "correlated" else 0.3 if share is None else share
     if loss is not None:
         return World(loss, loss, share=kept, grades=grades)
-    eps = spec.tolerances[0]
-    if (ceiling := spec.ceiling) is not None and ceiling + eps < 0.5:
+    question = spec.meter.question
+    eps, limit = float(question.tolerances[0]), question.limit
+    ceiling = 1.0 if limit is None else float(limit)
+    if ceiling + eps < 0.5:
         worst = math.floor(ceiling * labels + 1e-9) / labels + eps * (1 + _EDGE)
         return World(ceiling, worst, upward=False, share=kept, grades=grades)
     middle = 0.5 if eps <= 0.25 else (1 - eps) / 2
