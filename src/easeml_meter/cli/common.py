@@ -270,19 +270,19 @@ def next_step(place: MeterPlace, step: str, *, reader: str = "", tenant: int | N
 
 def seal_step(spec: MeterSpec) -> str:
     """Return how to seal a test set."""
-    judge = " --judge COLUMN" if spec.judged else ""
-    needed = "label" if spec.seals_labels else "id"
+    judge = " --judge COLUMN" if spec.meter.sample.estimated else ""
+    needed = "label" if spec.meter.sample.seals_labels else "id"
     return f"seal DATA --{needed} COLUMN{_cluster(spec)}{judge} --out testset.sealed"
 
 
 def validate_step(spec: MeterSpec) -> str:
     """Return how to hand in a validation set."""
-    needed = "id" if spec.takes_scores else "label"
+    needed = "id" if spec.meter.sample.takes_scores else "label"
     return f"validation set DATA --{needed} COLUMN{_cluster(spec)}"
 
 
 def _cluster(spec: MeterSpec) -> str:
-    return " --cluster COLUMN" if spec.clusters else ""
+    return " --cluster COLUMN" if spec.meter.sample.grouped else ""
 
 
 def submit_step(spec: MeterSpec, *, fresh: bool = False) -> str:
@@ -290,9 +290,9 @@ def submit_step(spec: MeterSpec, *, fresh: bool = False) -> str:
 
     `fresh`: to a test set without an answer, where the first model may be that to compare with.
     """
-    if spec.inputs == "hidden" and spec.models:
+    if not spec.meter.sample.public and spec.meter.sample.models:
         return "submit --onnx MODEL"
-    first = " --baseline" if fresh and spec.compares else ""
+    first = " --baseline" if fresh and spec.meter.compares else ""
     return f"submit --test PREDICTIONS --validation PREDICTIONS --model NAME{first}"
 
 

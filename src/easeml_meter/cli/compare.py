@@ -94,9 +94,9 @@ def _compare(options: dict[str, Any], *, as_json: bool) -> None:
     ceiling = 0.1 if options["ceiling"] is None else options["ceiling"]
     described = {each.name: options[each.name] for each in OF_METERS} | {"ceiling": None}
     spec = spec_from(None, options["labels"], described)
-    labels, given = options["labels"], list(spec.tolerances)
+    labels, given = options["labels"], [*map(float, spec.meter.question.tolerances)]
     if options["tolerance"] is None or "," not in options["tolerance"]:
-        given = [given[0] * (k + 1) for k in range(spec.signals)]
+        given = [given[0] * (k + 1) for k in range(spec.meter.question.bands)]
     if labels is not None:
         if chart is not None or options["tolerance"] is not None:
             raise invalid("labels", labels, "without --chart and --tolerance")
@@ -108,16 +108,16 @@ def _compare(options: dict[str, Any], *, as_json: bool) -> None:
         else:
             _show_forms(forms, price, labels)
         return
-    steps = spec.steps
+    steps = int(spec.meter.budget.steps)
     setting = comparison.Setting(
-        signals=spec.signals,
+        signals=spec.meter.question.bands,
         tolerances=tuple(given),
-        delta=spec.delta,
+        delta=float(spec.meter.delta),
         ceiling=ceiling,
-        edges=spec.edges,
+        edges=tuple(map(float, spec.meter.question.ends[1:-1])),
     )
     forms = comparison.compare_forms(
-        spec.with_tolerances(given[:1] * spec.signals), setting.ceiling
+        spec.with_tolerances(given[:1] * spec.meter.question.bands), setting.ceiling
     )
     rows = comparison.compare(setting, steps)
     if chart is not None:
@@ -148,10 +148,11 @@ def _show_forms(forms: tuple[Form, ...], price: float | None, labels: int | None
 
     console = Console(highlight=False)
     plan = next(form.plan for form in forms if form.name == "consistent")
+    meter = plan.spec.meter
     have = "" if labels is None else f"{labels:,} labels, "
     console.print(
-        f"{have}{plan.spec.steps:,} steps, tolerance {at_most(plan.spec.tolerances[0])}, "
-        f"delta {plan.spec.delta:g}, bands: {plan.question.facts['bands']}\n",
+        f"{have}{meter.budget.steps:,} steps, tolerance {at_most(meter.question.tolerances[0])}, "
+        f"delta {float(meter.delta):g}, bands: {plan.question.facts['bands']}\n",
         soft_wrap=True,
     )
     best = recommended(forms)
@@ -162,7 +163,8 @@ def _show_forms(forms: tuple[Form, ...], price: float | None, labels: int | None
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("what it asks of you")
     for form in forms:
-        first = f"{form.plan.labels:,}" if labels is None else at_most(form.plan.spec.tolerances[0])
+        reached = form.plan.spec.meter.question.tolerances
+        first = f"{form.plan.labels:,}" if labels is None else at_most(reached[0])
         paid = [] if price is None else [f"{form.plan.labels * price:,.2f}"]
         points = f"+ {form.plan.question.promised_points}"
         style = "bold green" if form is best else None
@@ -224,9 +226,9 @@ def _show_reasons(found: Reasons) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    spec, console = found.plan.spec, Console(highlight=False)
-    steps = "1 answer" if spec.steps == 1 else f"{spec.steps:,} answers"
-    needed = f"[bold]{found.plan.labels:,} {spec.unit}[/bold] for {steps}. "
+    meter, console = found.plan.spec.meter, Console(highlight=False)
+    steps = "1 answer" if meter.budget.steps == 1 else f"{meter.budget.steps:,} answers"
+    needed = f"[bold]{found.plan.labels:,} {meter.sample.handed_in}[/bold] for {steps}. "
     if not found.adaptivity:
         console.print(
             f"{needed}That is the price of tolerance, delta and steps: it would be the same if "

@@ -97,7 +97,7 @@ def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
 
 def _in_a_row(views: Sequence[SessionView]) -> list[SessionView]:
     """Put the windows of a rolling test set into one table; those released, into another."""
-    if views[0].spec.window is None:
+    if not views[0].spec.meter.renewal.rolls:
         return list(views)
     joined = []
     for _, group in groupby(views, lambda view: bool(view.retrospective)):

@@ -59,7 +59,7 @@ def init(
       meter init --steps 20 --tolerance 0.05 --confidence 95
     """
     from easeml_meter.core.questions.labels import from_tables
-    from easeml_meter.core.questions.planning import labels_needed, plan_of
+    from easeml_meter.core.questions.planning import plan_of
     from easeml_meter.meter import Meter
     from easeml_meter.service.meters import check_meter
 
@@ -91,7 +91,7 @@ def init(
         check_new(Home(folder), spec, name)
     plan = found if typed and found.meter else plan_of(spec)
     if not as_json:
-        yours = "Inputs: yours, as all that is in this folder." if spec.inputs == "public" else ""
+        yours = "Inputs: yours, as all that is in this folder." if spec.meter.sample.public else ""
         show_plan(plan, answer, *([yours] if place.server is None else []))
     if at_terminal() and not (yes or typed) and not click.confirm("Make this meter?", default=True):
         raise MeterError("nothing was made: the plan was not accepted")
@@ -102,10 +102,17 @@ def init(
     if as_json:
         echo_json({"folder": str(folder), **meter.plan.to_dict()})
         return
-    click.echo(f"meter made in {folder}: it needs {labels_needed(spec, 1):,} {spec.unit}")
+    click.echo(f"meter made in {folder}: it needs {_needed(spec)}")
     click.echo(HONOUR)
     # Labels are checked against the classes, which the validation set names if the spec does not.
     next_step(place, validate_step(spec) if classes_open(spec) else seal_step(spec))
+
+
+def _needed(spec: MeterSpec) -> str:
+    """Say what is delivered first."""
+    from easeml_meter.core.questions.planning import labels_needed
+
+    return f"{labels_needed(spec, 1):,} {spec.meter.sample.handed_in}"
 
 
 def _ask_classes(loss: str) -> tuple[str | int, ...]:
@@ -123,7 +130,6 @@ def _ask_classes(loss: str) -> tuple[str | int, ...]:
 
 def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json: bool) -> None:
     from easeml_meter.client import create_meter
-    from easeml_meter.core.questions.planning import labels_needed
 
     with create_meter(server, spec, name=name, ca=place.ca) as meter:
         plan = meter.plan
@@ -131,7 +137,7 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
         echo_json({"server": server, "meter": meter.id, **plan.to_dict()})
     else:
         click.echo(f"meter {name} made on {server}, its id is {meter.id}")
-        click.echo(f"it needs {labels_needed(spec, 1):,} {spec.unit}")
+        click.echo(f"it needs {_needed(spec)}")
         next_step(replace(place, meter=name), "seat give NAME ROLE")
 
 

@@ -48,7 +48,6 @@ from easeml_meter.core.questions.planning import (
 from easeml_meter.core.questions.reasons import why_unexplained
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.gains import Reach
-from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.gains import gate_beside, reach_json, reach_lines
 from easeml_meter.report.presets import PRESETS
 from easeml_meter.scoring.losses import parse_loss
@@ -199,15 +198,15 @@ def planned(
         return asked
     spec = spec_from(path, labels, options)
     check_new_strata(spec)
-    parse_loss(spec.loss)
+    parse_loss(spec.meter.sample.loss)
     if labels is None:
         return required_labels(spec), "size"
-    if spec.window is not None:
+    if spec.meter.renewal.rolls:
         raise invalid("labels", labels, "of a rolling test set, plan --rolling with --batch")
     steps = options["steps"]
     if steps is None and (path is not None or options["tolerance"] is not None):
         return supported_steps(spec, labels), "steps"
-    if not spec.bands:
+    if spec.meter.question.reads != "gap":
         raise invalid("labels", labels, "give two of steps, tolerance and labels, not all")
     own = path is not None or any(options[name] for name in ("signals", "edges"))
     return plan_labels(spec, labels, steps, keep_edges=own), "tolerance"
@@ -243,7 +242,7 @@ def _plan_dict(
         data["sets"] = list(said)
     if wanted is not None:
         data["asked"] = {
-            "tolerances": list(wanted.spec.tolerances),
+            "tolerances": [*map(float, wanted.spec.meter.question.tolerances)],
             "labels": wanted.labels,
             "reached": wanted.labels <= plan.labels,
         }
@@ -261,7 +260,7 @@ def _of_ways(ways: Sequence[Way]) -> Iterator[str]:
 
 def _of_gate(rows: Sequence[Reach], plan: Plan) -> Iterator[str]:
     if rows:
-        heading, *lines = reach_lines(plan.labels, as_written(plan.spec.delta), rows)
+        heading, *lines = reach_lines(plan.labels, plan.spec.meter.delta, rows)
         yield f"\n{heading}"
         yield from lines
 
@@ -298,11 +297,12 @@ def _compared(wanted: Plan, labels: int) -> str:
     from easeml_meter.promise.numbers.rounding import at_most
 
     reached = "is reached" if wanted.labels <= labels else "is not reached"
-    spec, distinct = wanted.spec, {*wanted.spec.tolerances}
-    tolerances = map(at_most, distinct if len(distinct) == 1 else spec.tolerances)
+    meter = wanted.spec.meter
+    distinct = {*meter.question.tolerances}
+    tolerances = map(at_most, distinct if len(distinct) == 1 else meter.question.tolerances)
     return (
         f"\nThe tolerance you asked for, {', '.join(tolerances)}, {reached} with {labels:,} "
-        f"{spec.unit}: it takes {wanted.labels:,}."
+        f"{meter.sample.handed_in}: it takes {wanted.labels:,}."
     )
 
 
@@ -331,15 +331,15 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
         if edges is not None:
             raise invalid("edges", edges, f"{path} has its own: change them there")
         spec = MeterSpec.read(path, from_tables)
-        if signals not in (None, spec.signals) and spec.drawn is None:
-            raise invalid("signals", signals, f"{path} has {spec.signals} bands")
-        if tolerances is not None and not spec.bands:
+        if signals not in (None, spec.meter.question.bands) and spec.meter.question.numbered:
+            raise invalid("signals", signals, f"{path} has {spec.meter.question.bands} bands")
+        if tolerances is not None and spec.meter.question.reads != "gap":
             raise invalid("tolerance", tolerances, f"{path} has its own: change it there")
         if tolerances is not None:
-            if len(tolerances) not in (1, spec.signals):
-                allowed = f"one number, or one for each of {spec.signals} bands"
+            if len(tolerances) not in (1, spec.meter.question.bands):
+                allowed = f"one number, or one for each of {spec.meter.question.bands} bands"
                 raise invalid("tolerance", tolerances, allowed)
-            spec = spec.with_tolerances(tolerances * (spec.signals // len(tolerances)))
+            spec = spec.with_tolerances(tolerances * (spec.meter.question.bands // len(tolerances)))
         unknown = sorted(set(given) - {each.name for each in dataclasses.fields(spec)})
         if unknown:
             option = unknown[0].replace("_", "-")

@@ -167,7 +167,7 @@ def submit(
     else:
         print_rich(signal)
         if signal.steps_left == 0 and _spent(meter, signal.generation):
-            goes_on = signal.spec.window is not None or signal.spec.top_up is not None
+            goes_on = signal.spec.meter.renewal.joins(signal.generation + 1)
             step = seal_step(signal.spec) if goes_on else "release"
             next_step(place, step, reader="labelers")
         elif gate is None:  # a gate has the last word
@@ -232,7 +232,7 @@ def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
 
     # Files are written of a verdict only, so they ask for a gate, too.
     named = ("fail_above", "most_loss", "summary", "junit")
-    by_itself = spec.verdict and not options["baseline"]
+    by_itself = spec.meter.question.verdict and not options["baseline"]
     if not by_itself and all(options[name] is None for name in named):
         return None
     gate = Gate(options["fail_above"], options["most_loss"])

@@ -121,11 +121,10 @@ def _note_ids(data: Path, options: dict[str, Any]) -> None:
 
 def _note_quota(meter: MeterVerbs, rows: int) -> None:
     """Say what more inputs than planned cost, with labels on demand."""
-    if not meter.spec.on_demand or rows <= (planned := meter.generations[-1].labels_needed):
+    asked, planned = meter.spec.meter, meter.generations[-1].labels_needed
+    if not asked.sample.orders_labels or rows <= planned:
         return
-    dearer = (
-        f"each step asks for {meter.spec.quota(rows):,} labels, not {meter.spec.quota(planned):,}"
-    )
+    dearer = f"each step asks for {asked.quota(rows):,} labels, not {asked.quota(planned):,}"
     click.echo(f"note: {rows:,} inputs given, {planned:,} planned: {dearer}")
 
 
@@ -194,15 +193,16 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
         shown = {"generation": row.number, "rows": row.rows, "steps_left": view.steps_left}
         echo_json({**shown, "notices": told})
     else:
-        if meter.spec.window is None:
+        if not meter.spec.meter.renewal.rolls:
             rows = f"{row.table_rows:,} rows"
             rows += f" in {row.rows:,} clusters" if row.cluster_column else ""
             promised = f"{view.steps_left:,} steps promised"
             click.echo(f"test set {row.number} is active: {rows}, {promised}")
-            if view.spec.tolerances != meter.spec.tolerances:
-                click.echo(f"{row.labels_needed:,} {view.spec.unit} were planned: {view.promise}")
+            if view.spec.meter.question.tolerances != meter.spec.meter.question.tolerances:
+                handed_in = view.spec.meter.sample.handed_in
+                click.echo(f"{row.labels_needed:,} {handed_in} were planned: {view.promise}")
             _note_quota(meter, row.table_rows)
-            if meter.spec.of_test_set(row.number).topped_up:
+            if meter.spec.meter.renewal.stage(row.number):
                 click.echo(f"it has the rows of test set {row.number - 1}, and those that joined")
         else:
             _show_window(meter, row)
@@ -214,7 +214,7 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
 
 
 def _show_window(meter: MeterVerbs, row: TestSet) -> None:
-    answers = meter.spec.submissions
+    answers = meter.spec.meter.answers() or 0
     click.echo(
         f"window {row.number} is active: {row.rows:,} rows, {answers:,} answer{'s' * (answers > 1)}"
     )
@@ -263,7 +263,7 @@ def requests(place: MeterPlace, as_json: bool) -> None:
 def _wanted(meter: MeterVerbs) -> Wanted | None:
     """Return the labels on demand that a step waits for; admins may not know of which rows."""
     with suppress(Denied):
-        return meter.wanted() if meter.spec.on_demand else None
+        return meter.wanted() if meter.spec.meter.sample.orders_labels else None
     return None
 
 
@@ -496,7 +496,7 @@ def _show(place: MeterPlace, meter: MeterVerbs, given: ValidationSet, as_json: b
         click.echo(noise)
     if meter.generations[-1].phase is Phase.REQUESTED:
         next_step(place, seal_step(meter.spec), reader="labelers")
-    elif given.number == 1 and meter.spec.inputs == "public":
+    elif given.number == 1 and meter.spec.meter.sample.public:
         next_step(place, "testset inputs --out inputs.parquet")
     else:
         next_step(place, submit_step(meter.spec, fresh=unanswered(meter)))

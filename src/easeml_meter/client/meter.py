@@ -222,7 +222,7 @@ class RemoteMeter(MeterVerbs):
         return signal_from_json(answer["signal"], self.spec)
 
     def charges_broken_files(self) -> bool:
-        hidden = self.spec.inputs != "public" or self.spec.takes_scores
+        hidden = not self.spec.meter.sample.public or self.spec.meter.sample.takes_scores
         return hidden and any(seat["role"] == Role.RUNNER for seat in self._seats())
 
     def _seen_sets(self) -> dict[str, int]:

@@ -25,8 +25,12 @@ class Plain(Settings, frozen=True, kw_only=True):
     """A budget that remembers nothing: every step is as good as another."""
 
     start: ClassVar[State] = 0
+    teams: ClassVar[tuple[int, ...]] = ()
+    """The answers of each team; nothing for one."""
     apart: ClassVar[int] = 1
     """How many teams have a history of their own."""
+    last_pass: ClassVar[int | None] = None
+    """The pass of this number closes the test set."""
 
     def after(self, spent: State, answer: Answer) -> State:
         """Return the state after an answer."""

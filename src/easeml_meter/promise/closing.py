@@ -44,6 +44,7 @@ class Closing(Settings, frozen=True, kw_only=True):
         Setting("how alarms divide delta, by how many there were", above=0, most=1),
     ] = None
     start: ClassVar[State] = (0,)
+    teams: ClassVar[tuple[int, ...]] = ()
     apart: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -58,6 +59,11 @@ class Closing(Settings, frozen=True, kw_only=True):
                 raise invalid("shares", len(self.shares), f"one for each of the {kinds[0]}")
             if sum(self.shares) > 1:
                 raise invalid("shares", float(sum(self.shares)), "numbers that sum to 1 at most")
+
+    @property
+    def last_pass(self) -> int | None:
+        """The pass of this number closes the test set."""
+        return self.passes
 
     @property
     def closes_on_yes(self) -> bool:
@@ -147,7 +153,9 @@ class Shares(Settings, frozen=True, kw_only=True):
         int | Literal["no end"], Setting("answers of one test set", least=1, most=MOST_STEPS)
     ] = NO_END  # type: ignore[assignment]
     start: ClassVar[State] = (1, 1, 0, 0)
+    teams: ClassVar[tuple[int, ...]] = ()
     apart: ClassVar[int] = 1
+    last_pass: ClassVar[int | None] = None
 
     def stake(self, spent: State) -> Stake:
         """Return what is left: the state is (numerator, denominator, looks, discards since)."""

@@ -60,6 +60,11 @@ class Condition(Asking, frozen=True, kw_only=True):
         _ = self.clauses
 
     @property
+    def text(self) -> str:
+        """The clauses."""
+        return str(self.clauses)
+
+    @property
     def needs(self) -> frozenset[str]:
         """An old model, if a clause names one; labels, if any reads them."""
         about = {clause.variable for clause in self.clauses.clauses}
@@ -201,9 +206,26 @@ class Change(Asking, frozen=True, kw_only=True):
         Setting('"too-far" where exactly one is right on more of the rows', above=0, most=1),
     ]
 
+    reads: ClassVar[str] = "n - o"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.read
+
+    @property
+    def text(self) -> str:
+        """The edges and the tolerance."""
+        return str(self.read)
+
+    @property
+    def ends(self) -> tuple[Fraction, ...]:
+        """Where bands begin, and where the last one ends."""
+        return (Fraction(-1), *self.edges, Fraction(1))
+
+    @property
+    def tolerances(self) -> tuple[Fraction, ...]:
+        """The same for each band."""
+        return (self.tolerance,) * self.bands
 
     @property
     def needs(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 
@@ -62,6 +62,7 @@ class Gap(Asking, frozen=True, kw_only=True):
     floor: Annotated[
         Exact | None, Setting("tell no band for a score below this", above=0, below=1)
     ] = None
+    reads: ClassVar[str] = "gap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -114,7 +115,17 @@ class Gap(Asking, frozen=True, kw_only=True):
         return default_edges(self.tolerance[0]) if self.edges is None else self.edges
 
     @property
-    def limit(self) -> Fraction | None:
+    def ends(self) -> tuple[Fraction, ...]:
+        """Where bands begin, and where the last one ends."""
+        return (Fraction(0), *self.all_edges, Fraction(1))
+
+    @property
+    def tolerances(self) -> tuple[Fraction, ...]:
+        """That of each band."""
+        return tuple(self.tolerance) * (self.bands if len(self.tolerance) == 1 else 1)
+
+    @property
+    def limit(self) -> Fraction | None:  # type: ignore[override]
         """The loss above which no band is told: the ceiling, or 1 minus the floor."""
         return 1 - self.floor if self.floor is not None else self.ceiling
 

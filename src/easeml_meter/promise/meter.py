@@ -126,6 +126,17 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
         """Return how many answers a test set gives, of all teams together; None: no end."""
         return self.renewal.gives(self.budget, number)
 
+    def before(self, number: int) -> int:
+        """Return how many answers were given on rows that a test set goes on with."""
+        stage = self.renewal.stage(number)
+        return (self.answers(number - 1) or 0) if stage else 0
+
+    @property
+    def delta_of_stage(self) -> Fraction:
+        """The part of delta that one try at sealing has, of one of the stages that share it."""
+        stages = 1 + self.renewal.stage(2)
+        return self.delta / (self.sample.tries * stages)
+
     @property
     def compares(self) -> bool:
         """Whether each answer is about a model beside an old one."""

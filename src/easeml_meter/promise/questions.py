@@ -74,12 +74,37 @@ class Asking(Settings, frozen=True, kw_only=True):
     """Whether the tolerance of an answer is fixed, or the level that a claim is tested at."""
     verdict: ClassVar[bool] = False
     """Whether an answer is yes or no, and has no height."""
+    reads: ClassVar[str] = ""
+    """What an answer is a band of: "gap" or "n - o"; empty: of nothing."""
     draws: ClassVar[Fraction | None] = None
     """How far apart the edges are that are drawn for every answer; none: no edges are."""
     climbs_only: ClassVar[bool] = False
     """Whether an answer is about the worst model so far."""
     one_sided: ClassVar[bool] = False
     """Whether a model that is better on the test set has no gap."""
+
+    limit: ClassVar[Fraction | None] = None
+    """The loss above which nothing else is told; none: there is no such loss."""
+
+    @property
+    def text(self) -> str:
+        """What is asked, as it is written."""
+        return type(self).__name__.lower()
+
+    @property
+    def ends(self) -> tuple[Fraction, ...]:
+        """Where bands begin, and where the last one ends; nothing without bands."""
+        return ()
+
+    @property
+    def bands(self) -> int:
+        """How many bands there are."""
+        return max(0, len(self.ends) - 1)
+
+    @property
+    def tolerances(self) -> tuple[Fraction, ...]:
+        """How far a reading may be off, for each band."""
+        return ()
 
     @property
     def needs(self) -> frozenset[str]:

@@ -46,6 +46,11 @@ class Teams(Settings, frozen=True, kw_only=True):
         return sum(self.teams)
 
     @property
+    def last_pass(self) -> int | None:
+        """The pass of this number closes the test set for a team."""
+        return self.of(1).last_pass
+
+    @property
     def apart(self) -> int:
         """How many trees share delta, where levels follow the history of a team."""
         return 1 if self.handover else len(self.teams)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import LabelOrder
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.signals import PASS, Rules
+from easeml_meter.core.signals import PASS
 from easeml_meter.core.views import SessionView, Signal, band_words
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.report.words import LOW_BATTERY, validation_words
@@ -354,22 +355,24 @@ def _told(role: Role | None, line: str) -> str:
 
 def _cases(view: SessionView) -> Iterator[Case]:
     spec, number, rows = view.spec, view.generation + 1, view.rows or 0
-    labels = following = f"{view.labels_needed:,} {spec.unit}"
-    if spec.stages > 1:  # test sets and their top-ups take turns
+    labels = following = f"{view.labels_needed:,} {spec.meter.sample.handed_in}"
+    renewal = spec.meter.renewal
+    if renewal.joined and not renewal.rolls:  # test sets and their top-ups take turns
         following = f"{labels_needed(spec, number, rows):,} labels"
-    goes_on = view.phase is Phase.SPENT and (spec.window is not None or spec.top_up is not None)
+    joined = renewal.joins(number)
+    goes_on = view.phase is Phase.SPENT and joined
     if view.phase is Phase.ACTIVE or (goes_on and view.signals):
         yield from _of_answers(view)
     if view.phase is Phase.REQUESTED:
-        what = "a top-up of" if spec.topped_up else "a test set of"
+        what = "a top-up of" if renewal.stage(view.generation) else "a test set of"
         yield "requested", {"what": what, "labels": labels}
     elif view.phase is Phase.ACTIVE:
         if view.battery < LOW_BATTERY:
             yield "low", {"labels": following}
-    elif goes_on and spec.window is not None:
+    elif goes_on and spec.meter.renewal.rolls:
         yield "wait for batch", {"labels": f"{labels_needed(spec, 2):,} labels"}
     elif goes_on:
-        asked = f"{labels_needed(spec, 2, rows):,} {spec.unit}"
+        asked = f"{labels_needed(spec, 2, rows):,} {spec.meter.sample.handed_in}"
         yield "wait for top-up", {"labels": asked, "number": number}
     else:
         yield str(view.phase), {}
@@ -386,35 +389,36 @@ def _of_answers(view: SessionView) -> Iterator[Case]:
     if not readings:
         return
     of_all = _of_bands
-    if Rules(view.spec).incremental:
+    if view.spec.meter.question.climbs_only:
         of_all = _of_maximum
-    elif view.spec.drawn is not None:
+    elif not view.spec.meter.question.numbered:
         of_all = _of_edges
     for key, facts in of_all(readings):
         # That an earlier model may go on says nothing of one without a reading.
         if readings[-1] is last or key not in ("carry on", "may carry on", "no gap seen"):
-            apart = view.spec.teams_apart and key in ("replace", "check")
+            apart = view.spec.meter.budget.apart > 1 and key in ("replace", "check")
             yield ("shared", {}) if apart else (key, facts)
 
 
 def _of_last(last: Signal) -> Iterator[Case]:
-    spec = last.spec
+    meter = last.spec.meter
+    limit, score = meter.question.limit or Fraction(0), meter.sample.measured.score
     yield (
         last.name,
         {
-            "ceiling": at_least(spec.ceiling or 0.0),
-            "floor": at_most(spec.floor or 0.0),
-            "word": "" if spec.corpus is None else spec.corpus.word,
-            "condition": spec.condition,
+            "ceiling": at_least(limit),
+            "floor": at_most(1 - limit),
+            "word": "" if score is None else score.word,
+            "condition": meter.question.text,
             "old": last.old,
         },
     )
     if last.name == "above-ceiling":
         yield "better", {}
     elif last.answer == PASS:
-        if spec.passes is not None:
-            yield "closes", {"number": spec.passes + 1}
-        if not spec.ladder and last.old is not None:
+        if meter.budget.last_pass is not None:
+            yield "closes", {"number": meter.budget.last_pass}
+        if meter.question.promotes and last.old is not None:
             yield "promote", {}
     elif last.true_change is not None:
         least, most = last.true_change
@@ -458,7 +462,7 @@ def _of_edges(readings: list[Signal]) -> Iterator[Case]:
     lower, _ = gaps[-1]
     uppers = [upper for _, upper in gaps]
     least = min(uppers)
-    if lower <= readings[-1].spec.tolerances[0]:
+    if lower <= readings[-1].spec.meter.question.tolerances[0]:
         yield "no gap seen", {}
         return
     step = f"{readings[uppers.index(least)].step:,}"
@@ -480,7 +484,7 @@ def _of_maximum(readings: list[Signal]) -> Iterator[Case]:
     else:
         yield "since", {"band": now, "step": f"{first.step:,}"}
     yield "worst", {}
-    if now == spec.signals:
+    if now == spec.meter.question.bands:
         yield "highest", {}
         yield "retire", {}
     else:
@@ -489,7 +493,7 @@ def _of_maximum(readings: list[Signal]) -> Iterator[Case]:
 
 def _direction(signal: Signal) -> Case:
     """Say on which side of the validation loss the test loss lies, where the numbers show it."""
-    if signal.spec.curve:
+    if signal.spec.meter.sample.measured.curve:
         return "curve", {}
     loss = signal.validation_loss
     side = 0 if loss is None else signal.rules.side(signal.answer, as_written(loss))
@@ -512,17 +516,17 @@ def next_step(
     """
     latest, spec, spent = state.generations[-1], state.spec, state.releasable
     number, labels = latest.number, latest.labels_needed
-    what = "window" if spec.window is not None and len(state.generations) > 1 else "test set"
+    what = "window" if spec.meter.renewal.rolls and len(state.generations) > 1 else "test set"
     how = "in one file or in parts; more are welcome"
-    if spec.stratified:
-        strata = spec.stratum_rows(labels).items()
+    if spec.meter.sample.parts is not None:
+        strata = spec.meter.sample.parts.rows(labels).items()
         how = f"in one file: {', '.join(f'{rows:,} of {name}' for name, rows in strata)}"
     facts: dict[str, object] = {
         "number": number,
         "before": number - 1,
         "spent": spent.number if spent else "",
         "labels": f"{labels if order is None else order.labels:,}",
-        "unit": spec.unit,
+        "unit": spec.meter.sample.handed_in,
         "what": what,
         "how": how,
     }
@@ -532,7 +536,7 @@ def next_step(
 
 def _key(state: MeterState, role: Role, view: SessionView | None, order: LabelOrder | None) -> str:
     latest, spec = state.generations[-1], state.spec
-    rolls = spec.window is not None and latest.number > 1
+    rolls = spec.meter.renewal.rolls and latest.number > 1
     if state.archived:
         return "archived"
     if role not in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
@@ -544,7 +548,7 @@ def _key(state: MeterState, role: Role, view: SessionView | None, order: LabelOr
             return "batch"
         if state.releasable is not None:
             return "release"
-        if latest.phase is Phase.REQUESTED and spec.on_demand:
+        if latest.phase is Phase.REQUESTED and spec.meter.sample.orders_labels:
             return "inputs"
         if latest.phase is Phase.REQUESTED:
             return "top up" if state.joins(latest) else "deliver"
@@ -558,8 +562,8 @@ def _key(state: MeterState, role: Role, view: SessionView | None, order: LabelOr
     if role is Role.RUNNER:
         return "wait for validation" if state.validation is None else "run"
     step = _advised(view, role) or "another"
-    if _STEPS[step].place is StepPlace.SUBMIT and spec.inputs == "hidden":
-        return "a model" if spec.models else "by runner"
+    if _STEPS[step].place is StepPlace.SUBMIT and not spec.meter.sample.public:
+        return "a model" if spec.meter.sample.models else "by runner"
     return step
 
 

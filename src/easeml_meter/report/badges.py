@@ -81,7 +81,7 @@ def _last_answer(view: SessionView) -> tuple[str, str]:
     last = view.signals[-1]
     # What is left now: since the last answer the test set may have been retired, teams with one
     # history may have taken some, or the next batch may have come.
-    spent = "spent" if view.spec.window is None else "next batch due"
+    spent = "spent" if not view.spec.meter.renewal.rolls else "next batch due"
     left = f"{steps_words(view.steps_left)} left" if view.steps_left else spent
     return f"{told_words(last)}, {left}", answer_colour(last) if last.band else _GREY
 

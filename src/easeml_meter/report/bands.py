@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+
 from easeml_meter.report.palette import INK, band_colours
 from easeml_meter.report.scale import TONES, band_tone
 from easeml_meter.report.svg import element, escaped, number
@@ -15,31 +19,31 @@ _MOST = 8
 
 def bands_svg(spec: MeterSpec) -> str:
     """Draw the bands, equally wide so that narrow ones can be read; empty: too many to draw."""
-    if not spec.bands or spec.signals > _MOST:
+    question = spec.meter.question
+    if question.reads != "gap" or question.bands > _MOST:
         return ""
-    if spec.drawn is not None:
-        return _image(_moving(spec), f"Bands {loss_words(spec, spec.drawn)} wide; edges move")
-    ends = [*(band.lower for band in spec.bands), 1.0]
-    each = _WIDTH / spec.signals
+    if question.draws is not None:
+        return _image(_moving(spec), f"Bands {loss_words(spec, question.draws)} wide; edges move")
+    ends, tolerances = question.ends, question.tolerances
+    each = _WIDTH / question.bands
     drawn = []
-    for index, band in enumerate(spec.bands):
-        tone = band_tone(index + 1, spec.signals)
-        drawn.append(_band(index * each, each, tone))
-        if index == 0 or band.tolerance != spec.bands[index - 1].tolerance:
-            tolerance = f"± {loss_words(spec, band.tolerance)}"
+    for index, eps in enumerate(tolerances):
+        drawn.append(_band(index * each, each, band_tone(index + 1, question.bands)))
+        if index == 0 or eps != tolerances[index - 1]:
+            tolerance = f"± {loss_words(spec, eps)}"
             drawn.append(_text(tolerance, (index + 0.5) * each, 84, "middle"))
-    for index, edge in enumerate(spec.edges, 1):
-        below, above = spec.bands[index - 1], spec.bands[index]
-        low = _place(ends, each, max(0.0, edge - above.tolerance))
-        high = _place(ends, each, min(1.0, edge + below.tolerance))
+    edges = ends[1:-1]
+    for edge, (below, above) in zip(edges, pairwise(tolerances), strict=True):
+        low = _place(ends, each, max(Fraction(0), edge - above))
+        high = _place(ends, each, min(Fraction(1), edge + below))
         box = {"x": low, "y": 46, "width": max(2.0, high - low), "height": 6, "rx": 3}
         drawn.append(element("rect", class_="reach", fill=INK, **box))
     for index, edge in enumerate(ends):
         anchor = "start" if index == 0 else "end" if index == len(ends) - 1 else "middle"
         drawn.append(_text(loss_words(spec, edge), index * each, 68, anchor))
-    words = ", ".join(loss_words(spec, edge) for edge in spec.edges) or "none"
-    tolerances = ", ".join(loss_words(spec, each) for each in dict.fromkeys(spec.tolerances))
-    return _image(drawn, f"Bands of the gap, with edges at {words}, and the tolerance {tolerances}")
+    words = ", ".join(loss_words(spec, edge) for edge in edges) or "none"
+    named = ", ".join(loss_words(spec, eps) for eps in dict.fromkeys(tolerances))
+    return _image(drawn, f"Bands of the gap, with edges at {words}, and the tolerance {named}")
 
 
 def _image(content: list[str], words: str) -> str:
@@ -61,16 +65,16 @@ def _text(words: str, x: float, y: float, anchor: str) -> str:
     )
 
 
-def _place(ends: list[float], each: float, gap: float) -> float:
+def _place(ends: Sequence[Fraction], each: float, gap: Fraction) -> float:
     at = max(index for index, end in enumerate(ends[:-1]) if index == 0 or end <= gap)
     share = (gap - ends[at]) / (ends[at + 1] - ends[at])
-    return (at + min(1.0, share)) * each
+    return (at + min(1.0, float(share))) * each
 
 
 def _moving(spec: MeterSpec) -> list[str]:
     width = _WIDTH / TONES
     drawn = [_band(index * width, width, index + 1) for index in range(TONES)]
-    wide = loss_words(spec, spec.drawn or 0.0)
-    tolerance = loss_words(spec, spec.tolerances[0])
+    wide = loss_words(spec, spec.meter.question.draws or 0)
+    tolerance = loss_words(spec, spec.meter.question.tolerances[0])
     note = f"every answer has edges of its own, {wide} apart, ± {tolerance}"
     return [*drawn, element("text", escaped(note), x=0, y=68, class_="axis")]

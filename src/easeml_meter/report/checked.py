@@ -21,7 +21,7 @@ def checked_lines(checked: CheckedSubmission, spec: MeterSpec) -> list[str]:
         more = f", and {len(checked.classes) - _MOST_CLASSES:,} more"
         order = some + (more if len(checked.classes) > _MOST_CLASSES else "")
         lines.append(f"Classes, in this order: {order}.")
-    if spec.curve:
+    if spec.meter.sample.measured.curve:
         lines.append("The ROC curve on the test set is compared with that on the validation set.")
     elif checked.validation_loss is not None:
         name, loss = loss_name(spec), measured_words(spec, checked.validation_loss)

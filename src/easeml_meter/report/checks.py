@@ -25,6 +25,7 @@ from easeml_meter.core.signals import (
     true_gap,
 )
 from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.words import steps_words, told_words
 
 
@@ -102,8 +103,8 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
         return TOO_FEW
     if truth.band is None:
         return None
-    spec = rules.spec
-    if spec.ceiling is not None and truth.test_loss > spec.ceiling:
+    limit = rules.spec.meter.question.limit
+    if limit is not None and as_written(truth.test_loss) > limit:
         return rules.beyond
     return rules.read(state, truth.band)
 

@@ -20,7 +20,6 @@ from easeml_meter.promise.gains import (
     levels,
     reaches,
 )
-from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import MeterSpec
 
 HEADING = (
@@ -102,10 +101,14 @@ def reach_lines(cases: int, delta: Fraction, rows: Sequence[Reach]) -> list[str]
 
 def gate_beside(spec: MeterSpec, labels: int) -> list[Reach]:
     """Plan what a gate finds with the labels of another plan; nothing where there is no gate."""
-    if labels > _MOST_BESIDE or not spec.zero_one or spec.stratified:
+    if (
+        labels > _MOST_BESIDE
+        or not spec.meter.sample.zero_one
+        or spec.meter.sample.parts is not None
+    ):
         return []
     try:
-        return reaches(labels, as_written(spec.delta))
+        return reaches(labels, spec.meter.delta)
     except InvalidInput:  # so few labels find nothing, or so large a delta is no gate's
         return []
 

@@ -9,7 +9,6 @@ import textwrap
 from dataclasses import dataclass
 from functools import cached_property
 
-from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import Signal
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.report.scale import Scale
@@ -40,7 +39,7 @@ class Gauge:
     @property
     def cell(self) -> int:
         """Characters for each band; 0 where there are none, or too many to draw."""
-        if self.signal.spec.verdict:
+        if self.signal.spec.meter.question.verdict:
             return 0
         return min(12, _WIDTH // len(self.scale.rungs))
 
@@ -77,7 +76,9 @@ class Gauge:
         kinds = self.kinds()
         chars = [fill[kind] for kind in kinds]
         # Bands with drawn edges have no numbers.
-        for band in range(self.signal.spec.signals if self.signal.spec.drawn is None else 0):
+        for band in range(
+            self.signal.spec.meter.question.bands if self.signal.spec.meter.question.numbered else 0
+        ):
             digits = str(band + 1)
             start = band * self.cell + (self.cell - len(digits)) // 2
             if self.cell > len(digits) and (kinds[start] != LIT or band + 1 == self.signal.answer):
@@ -121,9 +122,9 @@ def plain(signal: Signal) -> str:
 def headline(signal: Signal, ellipsis: str = "…", unprintable: str = "\ufffd") -> str:
     """Say what was told, and of which model."""
     told = told_words(signal)
-    if signal.gap is not None and signal.band is not None and signal.spec.drawn is None:
-        told += f" of {signal.spec.signals}"
-        told += ", the worst so far" if Rules(signal.spec).incremental else ""
+    if signal.gap is not None and signal.band is not None and signal.spec.meter.question.numbered:
+        told += f" of {signal.spec.meter.question.bands}"
+        told += ", the worst so far" if signal.spec.meter.question.climbs_only else ""
     told = f"Step {signal.step:,}: {told}, model "
     room = max(20, 79 - len(told))
     return told + shown(signal.model, room, ellipsis=ellipsis, unprintable=unprintable)

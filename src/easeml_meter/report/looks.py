@@ -88,19 +88,22 @@ def _plan_html(plan: Plan) -> str:
 
 
 def _spec_brief(spec: MeterSpec) -> str:
-    asked = spec.question if spec.asked is not None else f"{spec.signals} bands"
-    return f"MeterSpec: {spec.steps:,} answers, {asked}, {sure_words(spec)}"
+    question = spec.meter.question
+    asked = f"{question.bands} bands" if question.reads == "gap" else question.text
+    return f"MeterSpec: {spec.meter.budget.steps:,} answers, {asked}, {sure_words(spec)}"
 
 
 def _forms_brief(forms: Forms) -> str:
     plans = [form.plan for form in forms]
     least, most = min(each.labels for each in plans), max(each.labels for each in plans)
-    asked = f"{steps_words(plans[0].spec.steps)} from {least:,} to {most:,} {plans[0].spec.unit}"
+    meter = plans[0].spec.meter
+    steps = steps_words(meter.answers() or 0)
+    asked = f"{steps} from {least:,} to {most:,} {meter.sample.handed_in}"
     return f"Forms: {len(forms)} forms of one meter, {asked}, {forms.recommended.name} first"
 
 
 def _forms_rows(forms: Forms) -> tuple[list[str], list[list[str]]]:
-    headings = ["form", forms[0].plan.spec.unit, "what it asks for"]
+    headings = ["form", forms[0].plan.spec.meter.sample.handed_in, "what it asks for"]
     return headings, [[form.name, f"{form.plan.labels:,}", form.asks] for form in forms]
 
 

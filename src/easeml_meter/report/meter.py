@@ -103,7 +103,7 @@ class Layout:
     def cell(self) -> float:
         """How high a band is; a column has room for the word "above ceiling", upright."""
         bands = len(self.scale.rungs)
-        if self.view.spec.drawn is not None:  # the edges of each band stand beside it, upright
+        if not self.view.spec.meter.question.numbered:  # their edges stand beside them, upright
             return (200 if self.few else 100) / bands
         wanted = 150 if self.few else 100
         return max(min(4.0, 400 / bands), min(36.0, wanted / bands), 96 / bands)
@@ -204,7 +204,7 @@ def meter_svg(view: SessionView) -> str:
 
 
 def _heading(layout: Layout) -> str:
-    even = "bands equally high" if layout.view.spec.drawn is None else "drawn edges"
+    even = "bands equally high" if layout.view.spec.meter.question.numbered else "drawn edges"
     caption = f"height: {gap_name(layout.view.spec)}"
     if text_width(f"{caption}; {even}", 11) <= layout.width - 2 * MARGIN:
         caption += f"; {even}"
@@ -220,7 +220,7 @@ def _heading(layout: Layout) -> str:
 
 
 def _frame(layout: Layout, row: int) -> str:
-    if layout.view.spec.verdict:  # a verdict has no height
+    if layout.view.spec.meter.question.verdict:  # a verdict has no height
         return ""
     top, left = layout.row_top(row), layout.axis - 10
     colours = layout.scale.colours
@@ -276,7 +276,7 @@ def _column(layout: Layout, index: int, signal: Signal) -> str:
     if layout.few and signal.true_change is not None:
         reading += f", promised {change_words(signal.true_change)}"
     if layout.few and signal.true_gap is not None:
-        gap = f", gap {gap_words(signal.gap)}" if signal.spec.drawn is None else ""
+        gap = f", gap {gap_words(signal.gap)}" if signal.spec.meter.question.numbered else ""
         reading += f"{gap}, promised {gap_words(signal.true_gap)}"
     if layout.few and (said := loss_sentence(signal)):
         reading += f". {said}"
@@ -313,12 +313,12 @@ def _band(layout: Layout, signal: Signal, colour: str) -> str:
     low, high = signal.told or (0.0, 1.0)
     top, bottom = layout.height_of(high), layout.height_of(low)
     bar = element("path", d=box(0, top, layout.bar, max(1.0, bottom - top)), fill=colour)
-    if signal.spec.drawn is not None:
+    if not signal.spec.meter.question.numbered:
         return bar + (_edges(layout, signal, top, bottom, colour) if layout.few else "")
     middle = number(layout.bar / 2)
     if layout.cell >= 12:
         if signal.told_edges is not None:  # over several bands: the number stands in its own one
-            top = layout.height_of(signal.spec.bands[signal.answer - 1].upper)
+            top = layout.height_of(float(signal.spec.meter.question.ends[signal.answer]))
         at = number(top + layout.cell / 2 + 4)
         return bar + element("text", str(signal.answer), x=middle, y=at, fill=text_on(colour))
     at = number(top - 4 if top >= 14 else top + layout.cell + 12)
@@ -407,14 +407,14 @@ def _labels(layout: Layout, index: int) -> str:
 def _signs(layout: Layout) -> list[tuple[str, str]]:
     view = layout.view
     answers = {signal.answer for signal in view.signals}
-    best = layout.scale.colours[0 if view.spec.difference is None else -1]
+    best = layout.scale.colours[-1 if view.spec.meter.question.reads == "n - o" else 0]
     solid = element("path", d=box(-6, -6, 12, 12), fill=best)
     grey = element("path", d=box(-6, -6, 12, 12), fill=TOLERANCE, class_="m-tol")
-    told = "with its band" if view.spec.drawn is None else "between drawn edges"
+    told = "with its band" if view.spec.meter.question.numbered else "between drawn edges"
     entries = [(solid, f"reported gap, {told}"), (grey, "tolerance")]
-    if view.spec.difference is not None:
+    if view.spec.meter.question.reads == "n - o":
         entries[0] = (solid, "reported n - o, with its band")
-    if view.spec.verdict:
+    if view.spec.meter.question.verdict:
         entries = []
     entries += [(_glyph(each), answer_words(each)) for each in _ODD if each in answers]
     if layout.coming:

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import SessionView, Signal, together
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.report.advice import advice
@@ -205,12 +204,12 @@ def _scroll(label: str, content: str) -> str:
 def _meter(view: SessionView) -> str:
     told = (
         "the worst band so far: the gap is at most that"
-        if Rules(view.spec).incremental
+        if view.spec.meter.question.climbs_only
         else f"the band that contains the {gap_name(view.spec)}"
     )
     scale = (
         "All bands are drawn at the same height; the numbers on the axis are their edges."
-        if view.spec.drawn is None
+        if view.spec.meter.question.numbered
         else "Its edges were drawn by the meter, for this answer alone; they stand beside it."
     )
     caption = (
@@ -225,17 +224,21 @@ def _meter(view: SessionView) -> str:
 
 
 def _left(view: SessionView) -> str:
-    needing = "it was topped up with" if view.spec.topped_up else "a test set needs"
+    needing = (
+        "it was topped up with"
+        if view.spec.meter.renewal.stage(view.generation)
+        else "a test set needs"
+    )
     facts = [
         ("steps promised, whatever the answers", f"{view.steps_left:,}"),
         ("steps taken", f"{len(view.signals):,}"),
         (
-            f"{view.spec.unit} in this test set",
+            f"{view.spec.meter.sample.handed_in} in this test set",
             "none yet" if view.labels is None else f"{view.labels:,}",
         ),
-        (f"{view.spec.unit} that {needing}", f"{view.labels_needed:,}"),
+        (f"{view.spec.meter.sample.handed_in} that {needing}", f"{view.labels_needed:,}"),
     ]
-    if view.spec.window is not None:
+    if view.spec.meter.renewal.rolls:
         batch = f"{labels_needed(view.spec, 2):,}"
         left = ("answers left in this window", f"{view.steps_left:,}")
         facts = [left, *facts[1:3], ("labels that each new batch needs", batch)]
@@ -275,7 +278,7 @@ def _history(view: SessionView) -> str:
         return "<p>No answers yet.</p>"
     tenants = len({signal.tenant for signal in view.signals}) > 1
     headings = ["step", *(["team"] if tenants else []), "model", "answer"]
-    headings += ["gap"] if view.spec.bands else []
+    headings += ["gap"] if view.spec.meter.question.reads == "gap" else []
     name = loss_name(view.spec)
     # After release, the table of retrospect has the losses.
     losses = [] if view.retrospective else [f"validation {name}", f"true {name} promised"]
@@ -288,7 +291,7 @@ def _history(view: SessionView) -> str:
             *([str(signal.tenant)] if tenants else []),
             _name(signal.model),
             _answer(signal),
-            *([gap] if view.spec.bands else []),
+            *([gap] if view.spec.meter.question.reads == "gap" else []),
             *([validation_words(signal), true_loss_words(signal)] if losses else []),
             f"<time>{when(signal.told_at)}</time>",
             f"{signal.steps_left:,} ({share_words(signal.battery)})",
@@ -301,7 +304,7 @@ def _retrospect(view: SessionView) -> str:
     found = checks(view)
     words = question_of(view.spec).words
     remains = "it lies within the tolerance of the test loss" if words is None else words.remains
-    average = "" if view.spec.window is None else ", averaged over the window,"
+    average = "" if not view.spec.meter.renewal.rolls else ", averaged over the window,"
     known = (
         "The validation loss and the test loss of every step are now known, and so is whether each "
         f"answer was right. The true loss{average} stays unknown: that {remains} remains a "

@@ -24,7 +24,6 @@ from easeml_meter.report.words import (
     shown,
     validation_words,
 )
-from easeml_meter.spec import Gap
 
 MOST = 40
 """Submissions that are drawn, the newest ones."""
@@ -323,7 +322,8 @@ def _ranges(signal: Signal) -> tuple[tuple[float, float], tuple[float, float]]:
         return nothing, nothing
     if most is None or signal.true_gap is None:
         return (least or 0.0, 1.0 if most is None else most), nothing
-    one_sided = signal.rules.incremental or signal.spec.gap is Gap.SIGNED
+    question = signal.spec.meter.question
+    one_sided = question.climbs_only or question.one_sided
     hole = 0.0 if one_sided else signal.true_gap[0]
     lowest = least or 0.0
     return (max(loss + hole, lowest), most), (lowest, min(loss - hole, most))
@@ -333,7 +333,7 @@ def mark(signal: Signal) -> str:
     """Return the number of a band that has one that means something, or a sign."""
     if signal.band is None:
         return {True: "✓", False: "✗", None: "–"}[signal.passed]
-    return "" if signal.spec.drawn is not None else band_numbers(signal)
+    return "" if not signal.spec.meter.question.numbered else band_numbers(signal)
 
 
 def _lines(name: str, room: float) -> list[str]:

@@ -37,13 +37,10 @@ class Scale:
     @cached_property
     def edges(self) -> tuple[float, ...]:
         """Where the rungs begin, and where the last one ends."""
-        if self.spec.difference is not None:
-            return -1.0, *self.spec.difference.edges, 1.0
-        if not self.spec.bands:  # nothing is read off a verdict
-            return 0.0, 1.0
-        if self.spec.drawn is None:
-            return (*(band.lower for band in self.spec.bands), self.spec.bands[-1].upper)
-        apart = as_written(self.spec.drawn)
+        question = self.spec.meter.question
+        apart = question.draws
+        if apart is None:  # nothing is read off a verdict
+            return tuple(map(float, question.ends or (0, 1)))
         highest = max((each.true_gap[1] for each in self.signals if each.true_gap), default=0.0)
         wanted = max(math.ceil(as_written(highest) / apart), _FEWEST)
         count = min(wanted, math.ceil(1 / apart))
@@ -59,15 +56,17 @@ class Scale:
     @property
     def colours(self) -> tuple[str, ...]:
         """A colour for each rung, from green to red."""
-        if self.spec.difference is not None:
-            return band_colours(self.spec.signals)[::-1]
-        if self.spec.drawn is None:
-            return band_colours(max(1, self.spec.signals))
+        question = self.spec.meter.question
+        if question.reads == "n - o":
+            return band_colours(question.bands)[::-1]
+        if question.numbered:
+            return band_colours(max(1, question.bands))
         return tuple(_drawn_colour(self.spec, lower) for lower, _ in self.rungs)
 
     def shows(self, signal: Signal) -> bool:
         """Whether an answer tells a range on this scale: a gap or a difference, as the scale is."""
-        return (signal.gap if self.spec.difference is None else signal.change) is not None
+        change = self.spec.meter.question.reads == "n - o"
+        return (signal.change if change else signal.gap) is not None
 
     def place(self, gap: float) -> float:
         """Return how many rungs below a gap there are, with its share of its own rung."""
@@ -79,9 +78,9 @@ class Scale:
 def answer_colour(signal: Signal) -> str:
     """Return the colour of an answer that tells a band."""
     if signal.change is not None:  # the more, the better
-        return band_colours(signal.spec.signals)[-signal.answer]
-    if signal.spec.drawn is None or signal.gap is None:
-        return band_colours(signal.spec.signals)[signal.answer - 1]
+        return band_colours(signal.spec.meter.question.bands)[-signal.answer]
+    if signal.spec.meter.question.numbered or signal.gap is None:
+        return band_colours(signal.spec.meter.question.bands)[signal.answer - 1]
     return _drawn_colour(signal.spec, signal.gap[0])
 
 
@@ -92,9 +91,9 @@ def tone(signal: Signal) -> int:
     """
     if signal.band is None:
         return 1 if signal.passed else 0
-    if signal.spec.drawn is not None and signal.gap is not None:
+    if not signal.spec.meter.question.numbered and signal.gap is not None:
         return 1 + int((TONES - 1) * _badness(signal.spec, signal.gap[0]))
-    count = signal.spec.signals
+    count = signal.spec.meter.question.bands
     return band_tone(count + 1 - signal.band if signal.change else signal.band, count)
 
 
@@ -114,4 +113,4 @@ def _drawn_colour(spec: MeterSpec, lower: float) -> str:
 
 def _badness(spec: MeterSpec, lower: float) -> float:
     """Return how bad a gap between drawn edges is at least, from 0 to 1."""
-    return min(1.0, lower / (_REDDEST * min(spec.drawn or 1.0, 0.1)))
+    return min(1.0, lower / (_REDDEST * min(float(spec.meter.question.draws or 1), 0.1)))

@@ -54,7 +54,7 @@ class Story:
     @property
     def _ranked(self) -> tuple[Check, ...]:
         """Those of which one is the best: a curve is near another, and neither good nor bad."""
-        return () if self.view.spec.curve else self.measured
+        return () if self.view.spec.meter.sample.measured.curve else self.measured
 
     @property
     def judged(self) -> int:
@@ -89,7 +89,7 @@ class Story:
     @property
     def headline(self) -> str:
         """Say in a line what people saw and what it was."""
-        if self.view.spec.curve and self.measured:
+        if self.view.spec.meter.sample.measured.curve and self.measured:
             farthest = max(_losses(each)[1] for each in self.measured)
             return f"The ROC curves were at most {loss_words(self.view.spec, farthest)} apart."
         if self.chosen is None:
@@ -103,7 +103,7 @@ class Story:
         if interval is None or interval == (0, 1):
             return ""
         name, edges = loss_name(self.view.spec), range_words(self.view.spec, interval)
-        average = "" if self.view.spec.window is None else ", averaged over its window,"
+        average = "" if not self.view.spec.meter.renewal.rolls else ", averaged over its window,"
         sure = sure_words(self.view.spec, self.view.generation)
         return f"Its true {name}{average} is {edges}, {sure}."
 

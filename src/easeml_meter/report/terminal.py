@@ -23,7 +23,7 @@ from easeml_meter.core.signals import (
     TOO_FEW,
 )
 from easeml_meter.core.views import SessionView, Signal
-from easeml_meter.promise.numbers.rounding import at_least, at_most
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.gauge import (
@@ -141,7 +141,7 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     left.append(f" {share_words(view.battery)}, ")
     left.append(left_words(view.spec, view.steps_left))
     rows = "none yet" if view.labels is None else f"{view.labels:,}"
-    labels = Text(f"{view.spec.unit}: {rows} {needed_words(view)}", style=_GREY)
+    labels = Text(f"{view.spec.meter.sample.handed_in}: {rows} {needed_words(view)}", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]
     if view.signals:
         parts += [_chart(view), Text()]
@@ -184,9 +184,9 @@ def _chart(view: SessionView) -> Text:
     chart = Text(no_wrap=True, overflow="crop")
     if len(signals) < len(view.signals):
         chart.append(f"the last {len(signals)} of {len(view.signals):,} steps\n", style=_GREY)
-    labels = [gap_words(rung) for rung in rungs] if view.spec.bands else ["answer"]
-    if view.spec.difference is not None:
-        labels = [change_words(rung) for rung in rungs]
+    kinds = {"gap": gap_words, "n - o": change_words}
+    words = kinds.get(view.spec.meter.question.reads, lambda _: "answer")
+    labels = [words(rung) for rung in rungs]
     width = max(map(len, [*labels, "step"]))
     if len(rungs) <= _MOST_ROWS:
         for index, rung in reversed([*enumerate(rungs)]):
@@ -228,14 +228,14 @@ def _square(signal: Signal, lower: float, upper: float, *, top: bool, shown: boo
     told, promised = signal.told, signal.promised
     if told is None or promised is None or not shown:
         return _sign(signal) if top else Text(" · ", style=_GREY)
-    if signal.spec.drawn is not None and told[0] < upper and lower < told[1]:
+    if not signal.spec.meter.question.numbered and told[0] < upper and lower < told[1]:
         # A band with drawn edges lies across rungs: less than half of one is drawn lighter.
         half = min(upper, told[1]) - max(lower, told[0]) >= (upper - lower) / 2
         return _solid((_BLOCK if half else "▓") * _COLUMN, signal)
     if told[0] <= lower and upper <= told[1]:
         if signal.change or signal.band is None:
             return _sign(signal)
-        if signal.spec.bands[signal.answer - 1].lower == lower:
+        if signal.spec.meter.question.ends[signal.answer - 1] == as_written(lower):
             return _sign(signal)
         return _solid(_BLOCK * _COLUMN, signal)
     if promised[0] >= upper or promised[1] <= lower:
@@ -267,7 +267,7 @@ def history_terminal(view: SessionView) -> Table:
         table.add_column(heading, overflow="fold", min_width=10)
     name = f"true {loss_name(view.spec)}"
     late = ("test", "right?") if found else (name, "when (UTC)")
-    gap = ("gap",) if view.spec.bands else ()
+    gap = ("gap",) if view.spec.meter.question.reads == "gap" else ()
     for heading in ("answer", *gap, "validation", *late):
         table.add_column(heading, no_wrap=heading != "right?", min_width=6)
     notes = view.noted

@@ -8,17 +8,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import (
-    Rules,
     name_of,
 )
 from easeml_meter.core.views import SessionView, Signal, band_words, together
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
-from easeml_meter.spec import Gap, MeterSpec
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import confidence
 
 _JOINERS = "\u200c\u200d"
@@ -62,15 +61,16 @@ def told_words(signal: Signal, answer: int | None = None) -> str:
         return f"n - o {change_words(change)}"
     if answer == signal.answer > 0 and signal.told_edges is not None:
         return band_words(signal)
-    if answer < 1 or signal.spec.drawn is None:
+    wide = signal.spec.meter.question.draws
+    if answer < 1 or wide is None:
         return answer_words(answer)
-    digits = 4 if signal.spec.drawn >= _WIDE_DRAWN else 6
+    digits = 4 if wide >= _WIDE_DRAWN else 6
     return f"gap {gap_words(signal.rules.range_of(answer), digits)}"
 
 
 def page_words(signal: Signal) -> str:
     """Return what a signal told as pages say it: a gap in the unit of the losses beside it."""
-    if signal.spec.drawn is None or signal.band is None or signal.gap is None:
+    if signal.spec.meter.question.numbered or signal.band is None or signal.gap is None:
         return told_words(signal)
     return f"gap {range_words(signal.spec, signal.gap)}"
 
@@ -79,7 +79,7 @@ def short_words(signal: Signal) -> str:
     """Return an answer without its edges, for a table that has them beside it."""
     if signal.change is not None:
         return told_words(signal)
-    drawn = signal.band is not None and signal.spec.drawn is not None
+    drawn = signal.band is not None and not signal.spec.meter.question.numbered
     return "band" if drawn else told_words(signal)
 
 
@@ -91,7 +91,7 @@ def change_words(edges: tuple[float, float]) -> str:
     return f"{low} or more" if edges[1] >= 1 else f"{low} to {high}"
 
 
-def gap_words(edges: tuple[float, float] | None, digits: int = 6) -> str:
+def gap_words(edges: tuple[float | Fraction, float | Fraction] | None, digits: int = 6) -> str:
     """Return the edges of a gap, rounded outwards."""
     if edges is None:
         return "unknown"
@@ -100,27 +100,27 @@ def gap_words(edges: tuple[float, float] | None, digits: int = 6) -> str:
 
 def gap_name(spec: MeterSpec) -> str:
     """Return what the meter's gap is."""
-    if spec.gap is Gap.SIGNED:
+    if spec.meter.question.one_sided:
         return "gap (test loss minus validation loss)"
-    if spec.curve:
+    if spec.meter.sample.measured.curve:
         return "distance of the ROC curves on validation and test set"
     return "gap between validation and test loss"
 
 
 def is_error(spec: MeterSpec) -> bool:
     """Whether the loss is the share of wrong predictions, which people know in percent."""
-    return spec.loss == "0-1"
+    return spec.meter.sample.loss == "0-1"
 
 
 def loss_name(spec: MeterSpec) -> str:
     """Return what people call the loss."""
-    if spec.curve:
+    if spec.meter.sample.measured.curve:
         return "distance"
     return "error" if is_error(spec) else "loss"
 
 
 def loss_words(
-    spec: MeterSpec, loss: float, rounded: Callable[[Fraction, int], str] = at_most
+    spec: MeterSpec, loss: float | Fraction, rounded: Callable[[Fraction, int], str] = at_most
 ) -> str:
     """Return a loss with a few digits, rounded up unless said otherwise; an error in percent."""
     value = as_written(loss)
@@ -148,7 +148,7 @@ def true_loss_words(signal: Signal) -> str:
     return range_words(signal.spec, (signal.true_loss_at_least or 0.0, most))
 
 
-def range_words(spec: MeterSpec, edges: tuple[float, float]) -> str:
+def range_words(spec: MeterSpec, edges: tuple[float | Fraction, float | Fraction]) -> str:
     """Return losses or gaps from one edge to another, rounded outwards; of an error in percent."""
     least = loss_words(spec, edges[0], at_least).removesuffix(" %")
     return f"{least} to {loss_words(spec, edges[1])}"
@@ -164,7 +164,7 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         return ""
     measured = f"Validation {name} {validation_words(signal)}"
     measured += score_words(spec, signal.validation_loss, _nearest)
-    if spec.curve:  # it is no distance away from itself, which is no news
+    if spec.meter.sample.measured.curve:  # it is no distance away from itself, which is no news
         measured = "From the ROC curve on the validation set"
     ends = []
     if signal.true_loss_at_most is not None and signal.true_loss_at_most < 1:
@@ -175,14 +175,14 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         least = signal.true_loss_at_least
         score = score_words(spec, least, at_most, "at most ")
         ends.append(f"at least {loss_words(spec, least, at_least)}{score}")
-    if not ends and not spec.bands:
+    if not ends and spec.meter.question.reads != "gap":
         return f"{measured}."
-    if not ends and spec.curve:
+    if not ends and spec.meter.sample.measured.curve:
         return f"This answer gives no upper bound on the true {name}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
     sharing = f" {signal.together}" if alone else ""
-    average = "" if spec.window is None else ", averaged over the window,"
+    average = "" if not spec.meter.renewal.rolls else ", averaged over the window,"
     said = f"true {name}{average} {' and '.join(ends)}"
     return f"{measured}: {said}, {sure_words(spec, signal.generation)}{sharing}."
 
@@ -191,9 +191,10 @@ def score_words(
     spec: MeterSpec, loss: float, rounded: Callable[[Fraction, int], str], side: str = ""
 ) -> str:
     """Return, in brackets, the score that a loss is 1 minus of; nothing for other losses."""
-    if spec.corpus is None or spec.curve:
+    measured = spec.meter.sample.measured
+    if measured.score is None or measured.curve:
         return ""
-    return f" ({spec.corpus.word} {side}{rounded(1 - as_written(loss), 4)})"
+    return f" ({measured.score.word} {side}{rounded(1 - as_written(loss), 4)})"
 
 
 def sure_words(spec: MeterSpec, number: int = 1) -> str:
@@ -203,7 +204,7 @@ def sure_words(spec: MeterSpec, number: int = 1) -> str:
 
 def told_gap_words(signal: Signal) -> str:
     """Return the edges of the gap told; a signed one may lie anywhere below its upper edge."""
-    if signal.gap is not None and signal.spec.gap is Gap.SIGNED and signal.gap[0] == 0:
+    if signal.gap is not None and signal.spec.meter.question.one_sided and signal.gap[0] == 0:
         return f"at most {at_most(signal.gap[1])}"
     return gap_words(signal.gap)
 
@@ -222,7 +223,7 @@ def steps_words(steps: int) -> str:
 
 def left_words(spec: MeterSpec, promised: int) -> str:
     """Say what is left; of a rolling test set, in this window."""
-    if spec.window is not None:
+    if spec.meter.renewal.rolls:
         if not promised:
             return "the next answer comes with the next batch"
         return f"{'1 answer' if promised == 1 else f'{promised:,} answers'} in this window"
@@ -249,15 +250,14 @@ def ago(moment: datetime, now: datetime) -> str:
 
 def named_set(view: SessionView) -> str:
     """Name a test set, or a window of a rolling one, by its number."""
-    noun = "test set" if view.spec.window is None else "window"
-    return f"{noun} {view.generation}"
+    return f"{view.spec.meter.renewal.noun} {view.generation}"
 
 
 def needed_words(view: SessionView) -> str:
     """Say how many labels were asked for, after how many there are."""
-    if view.spec.window is not None:
+    if view.spec.meter.renewal.rolls:
         return f"in this window, {labels_needed(view.spec, 2):,} in each new batch"
-    to = " to top it up" if view.spec.topped_up else ""
+    to = " to top it up" if view.spec.meter.renewal.stage(view.generation) else ""
     return f"in this test set, {view.labels_needed:,} needed{to}"
 
 
@@ -287,67 +287,74 @@ def meaning_words(view: SessionView) -> str:
     words = question_of(view.spec).words
     if words is not None:
         return words.meaning
-    if view.spec.drawn is not None:
+    question = view.spec.meter.question
+    if question.draws is not None:
         return (
-            f"Every answer has bands of its own, {at_most(view.spec.drawn)} wide, whose edges the "
-            f"meter drew; the tolerance is {at_most(view.spec.tolerances[0])}."
+            f"Every answer has bands of its own, {at_most(question.draws)} wide, whose edges the "
+            f"meter drew; the tolerance is {at_most(question.tolerances[0])}."
         )
+    ranges = zip(pairwise(question.ends), question.tolerances, strict=True)
     bands = [
-        f"{number} is a gap from {gap_words((band.lower, band.upper))}, "
-        f"tolerance {at_most(band.tolerance)}"
-        for number, band in enumerate(view.spec.bands, 1)
+        f"{number} is a gap from {gap_words(band)}, tolerance {at_most(eps)}"
+        for number, (band, eps) in enumerate(ranges, 1)
     ]
-    bands[0] += _HARDER if view.spec.gap is Gap.SIGNED else ""
-    worst = " The meter reports the worst band so far." if Rules(view.spec).incremental else ""
+    bands[0] += _HARDER if question.one_sided else ""
+    worst = " The meter reports the worst band so far." if question.climbs_only else ""
     return f"Band {'; band '.join(bands)}.{worst}"
 
 
 def prediction_columns(spec: MeterSpec) -> tuple[str, str]:
     """Return the column that a file of predictions has, and what may stand in its place."""
-    if spec.takes_scores:
+    loss = spec.meter.sample.measured
+    if loss.reported:
         return "score", ""
     each = "probability_CLASS for each class"
-    if spec.loss.startswith("top-"):
-        return "prediction", f"prediction_1 to prediction_{spec.loss[4:]}, or {each}"
-    of_classes = spec.loss in ("0-1", "brier")
+    if loss.top > 1:
+        return "prediction", f"prediction_1 to prediction_{loss.top}, or {each}"
+    of_classes = loss.name in ("0-1", "brier")
     return "prediction", each if of_classes else ""
 
 
 def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     """Return the settings that people ask for: a name, its value in words, and a note."""
-    found = [("Answers", f"{spec.steps:,}", "promised for each test set"), *_asked_words(spec)]
-    if spec.window is not None:
-        batches = f"{spec.window:,} batches" if spec.window > 1 else "1 batch"
-        found[0] = ("Answers", f"{spec.submissions:,}", "for each window, without end")
+    meter, sample, renewal = spec.meter, spec.meter.sample, spec.meter.renewal
+    answers = f"{meter.answers():,}"
+    found = [("Answers", answers, "promised for each test set"), *_asked_words(spec)]
+    if renewal.rolls:
+        count = len(renewal.batches(1))
+        batches = f"{count:,} batches" if count > 1 else "1 batch"
+        found[0] = ("Answers", answers, "for each window, without end")
         found.insert(1, ("Window", batches, "a new batch joins, the oldest is released"))
-    if spec.top_up is not None:
-        more = f"after {labels_needed(spec, 2):,} {spec.unit} more, drawn afresh, have joined it"
-        found.insert(1, ("Top-up", f"{spec.top_up:,}", more))
+    elif renewal.joined:
+        more = f"{labels_needed(spec, 2):,} {sample.handed_in} more, drawn afresh, have joined it"
+        found.insert(1, ("Top-up", f"{meter.answers(2):,}", f"after {more}"))
     sharing = together(spec).replace("this test set", "a test set")
     found.append(("Confidence", sure_words(spec), sharing))
-    if spec.floor is not None:
+    limit = meter.question.limit
+    if limit is not None and sample.measured.score is not None:
         note = "nothing else is told of scores below it"
-        found.append(("Floor", at_most(spec.floor), note))
-    elif spec.ceiling is not None:
-        ceiling = loss_words(spec, spec.ceiling, at_least)
+        found.append(("Floor", at_most(1 - limit), note))
+    elif limit is not None:
+        ceiling = loss_words(spec, limit, at_least)
         found.append(("Ceiling", ceiling, "nothing else is told of test losses above it"))
-    found.append(("Loss", spec.loss, _loss_note(spec)))
-    if spec.stratified:
-        pairs = zip(spec.strata, spec.weights, strict=True)
-        named = ", ".join(f"{name} {weight:g}" for name, weight in pairs)
-        found.append(("Strata", named, f"by {spec.stratum}; what each counts in the loss"))
-    if spec.classes:
-        found.append(("Classes", ", ".join(map(str, spec.classes)), ""))
-    public = spec.inputs == "public"
+    found.append(("Loss", sample.loss, _loss_note(spec)))
+    if sample.parts is not None:
+        pairs = zip(sample.parts.names, sample.parts.weights, strict=True)
+        named = ", ".join(f"{name} {float(weight):g}" for name, weight in pairs)
+        found.append(("Strata", named, f"by {sample.parts.column}; what each counts in the loss"))
+    if sample.classes:
+        found.append(("Classes", ", ".join(map(str, sample.classes)), ""))
+    public = sample.public
     note = "developers may fetch them" if public else "only runners and models see them"
     return [*found, ("Inputs", "public" if public else "hidden", note)]
 
 
 def _loss_note(spec: MeterSpec) -> str:
-    if spec.curve:
+    measured = spec.meter.sample.measured
+    if measured.curve:
         return "how far a rate is from that on the validation set, at the worst threshold"
-    if spec.corpus is not None:
-        return f"1 minus the {spec.corpus.word}"
+    if measured.score is not None:
+        return f"1 minus the {measured.score.word}"
     return "so pages say error" if is_error(spec) else ""
 
 
@@ -355,14 +362,15 @@ def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     question = question_of(spec)
     if question.words is not None:
         return [("Question", question.statistic, question.words.tells)]
-    least, most = min(spec.tolerances), max(spec.tolerances)
+    asked = spec.meter.question
+    least, most = min(asked.tolerances), max(asked.tolerances)
     tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))
-    if spec.drawn is not None:
-        bands = (f"{loss_words(spec, spec.drawn)} wide", "edges drawn for each answer")
+    if asked.draws is not None:
+        bands = (f"{loss_words(spec, asked.draws)} wide", "edges drawn for each answer")
     else:
-        edges = (loss_words(spec, each).removesuffix(" %") for each in (0, *spec.edges))
+        edges = (loss_words(spec, each).removesuffix(" %") for each in asked.ends[:-1])
         bands = (f"{', '.join(edges)}, {loss_words(spec, 1)}", "edges of the gap")
-    worst = Rules(spec).incremental
+    worst = asked.climbs_only
     return [
         ("Bands", *bands),
         ("Tolerance", tolerance, "between test loss and true loss"),
@@ -374,7 +382,7 @@ def _counted(signal: Signal) -> str:
     """Return an answer as it is counted: bands with drawn edges, hardly ever the same, together."""
     if signal.told_edges is not None:
         return told_words(signal)
-    drawn = signal.band is not None and signal.spec.drawn is not None
+    drawn = signal.band is not None and not signal.spec.meter.question.numbered
     return "a gap" if drawn else answer_words(signal.answer)
 
 

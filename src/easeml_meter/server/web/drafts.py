@@ -183,7 +183,7 @@ class MeterDraft:
             **self._of_the_loss,
             **shared,
         )
-        labels = optional_whole(asked, "labels") if spec.window is None else None
+        labels = optional_whole(asked, "labels") if not spec.meter.renewal.rolls else None
         if labels is None:
             if alone:
                 raise invalid("tolerance", "", "give one, or labels if the test set does not roll")
@@ -259,7 +259,7 @@ class Drafted:
     def beside(self) -> tuple[str, ...]:
         """What is said beside the promise, and what other answers and labels would promise."""
         plan = self.plan
-        if plan is None or not plan.spec.bands or plan.spec.window is not None:
+        if plan is None or plan.spec.meter.question.reads != "gap" or plan.spec.meter.renewal.rolls:
             return ()
         asked = self.draft.fields
         few, noise, ways = beside(plan, asked, alone=not asked["tolerance"])
@@ -275,19 +275,19 @@ class Drafted:
         """Whom the meter needs before its first answer, and for what."""
         if self.spec is None or self.plan is None:
             return []
-        found = [f"A labeler delivers {self.plan.labels:,} {self.spec.unit}."]
-        if self.spec.window is not None:
-            found = [f"A labeler delivers {self.plan.labels:,} {self.spec.unit} for each batch."]
-        if self.spec.top_up is not None:
+        sample, renewal = self.spec.meter.sample, self.spec.meter.renewal
+        each = " for each batch" if renewal.rolls else ""
+        found = [f"A labeler delivers {self.plan.labels:,} {sample.handed_in}{each}."]
+        if renewal.joined and not renewal.rolls:
             found[0] += f" To answer on, {labels_needed(self.spec, 2):,} more join them."
-        if self.spec.pool is not None:
-            found[0] += f" With them, {self.spec.pool:,} more rows that the judge labeled."
+        if sample.unlabelled:
+            found[0] += f" With them, {sample.unlabelled:,} more rows that the judge labeled."
         developer = "A developer hands in a validation set"
         if meters.classes_open(self.spec):
             found.insert(0, f"{developer}, which says which classes there are. It comes first.")
         else:
             found.append(f"{developer}, and submits.")
-        if self.spec.inputs == "hidden" and not self.spec.models:
+        if not sample.public and not sample.models:
             found.append("A runner predicts on the hidden inputs for the developers.")
         return found
 

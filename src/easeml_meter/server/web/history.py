@@ -123,8 +123,8 @@ class ShownAnswer:
     def title(self) -> str:
         """What was told, as a heading."""
         band, spec = self.signal.band, self.signal.spec
-        numbered = band is not None and self.signal.change is None and spec.drawn is None
-        of_all = f" of {spec.signals}" if numbered else ""
+        numbered = band is not None and self.signal.change is None and spec.meter.question.numbered
+        of_all = f" of {spec.meter.question.bands}" if numbered else ""
         return f"{self.words[0].upper()}{self.words[1:]}{of_all}"
 
     @property
@@ -261,37 +261,40 @@ class Session:
     def labels_per_answer(self) -> str:
         """What an answer costs: of those given, or as planned while more can follow."""
         labels = self.view.rows or self.view.labels_needed
-        if self.view.spec.window is not None:  # what joins the window for its answers
-            return f"{labels_needed(self.view.spec, 2) / self.view.spec.submissions:,.0f} planned"
+        meter = self.view.spec.meter
+        if meter.renewal.rolls:  # what joins the window for its answers
+            return f"{labels_needed(self.view.spec, 2) / (meter.answers() or 1):,.0f} planned"
+        before = meter.before(self.view.generation)
         if not self.view.ended:
-            every = self.answers + self.view.spec.topped_up
+            every = self.answers + before
             return f"{labels / every:,.0f} planned" if every else ""
         given = len(self.view.signals)
-        return f"{labels / (given + self.view.spec.topped_up):,.0f}" if given else "no answers"
+        return f"{labels / (given + before):,.0f}" if given else "no answers"
 
     @property
     def pips(self) -> list[bool]:
         """One for each answer, whether it is left; empty: too many to draw."""
         used = len(self.view.signals)
-        if self.view.spec.window is not None:
+        if self.view.spec.meter.renewal.rolls:
             return []
         return [index >= used for index in range(self.answers)] if self.answers <= _PIPS else []
 
     @property
     def bands(self) -> list[tuple[int, bool]]:
         """The tone of each band, and whether the last answer reaches it; empty: none to draw."""
-        spec, last = self.view.spec, self.view.signals[-1] if self.view.signals else None
-        if not spec.bands or spec.drawn is not None or spec.signals > _MOST_BANDS:
+        last = self.view.signals[-1] if self.view.signals else None
+        question = self.view.spec.meter.question
+        count = question.bands
+        if question.reads != "gap" or not question.numbered or count > _MOST_BANDS:
             return []
         told = range(0) if last is None else range(last.band or 1, (last.highest_band or 0) + 1)
-        every = range(1, spec.signals + 1)
-        return [(band_tone(each, spec.signals), each in told) for each in every]
+        return [(band_tone(each, count), each in told) for each in range(1, count + 1)]
 
     @property
     def edges(self) -> list[str]:
         """The edges of the bands."""
         spec = self.view.spec
-        found = [band.lower for band in spec.bands]
+        found = spec.meter.question.ends[:-1]
         return [*(loss_words(spec, each).removesuffix(" %") for each in found), loss_words(spec, 1)]
 
     @property

@@ -6,6 +6,7 @@ Hand-overs are shown first, then requested, accepted or declined; test sets lie 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -141,13 +142,13 @@ class MeterPage:
 
     def standing(self, session: Session | None) -> str:
         """Return the state of the meter; a rolling test set that waits for a batch needs labels."""
-        if self.state.spec.window is not None and self.generation is None:
+        if self.state.spec.meter.renewal.rolls and self.generation is None:
             return str(self.state.generations[-1].phase)
         return str(self.state.current.phase) if session is None else session.state
 
     def batches(self) -> set[int]:
         """Return the batches of a rolling test set that were released, for those who see them."""
-        if self.state.spec.window is None or not self.may("SEE_RELEASED"):
+        if not self.state.spec.meter.renewal.rolls or not self.may("SEE_RELEASED"):
             return set()
         found = released_batches(self.actor, self.visit.site.space(self.meter))
         return {each.number for each in found}
@@ -166,7 +167,7 @@ class MeterPage:
         """Return what the visitor does next."""
         view = None if session is None else session.view
         order = None
-        if self.state.spec.on_demand:
+        if self.state.spec.meter.sample.orders_labels:
             order = waited_for(self.actor, self.visit.site.space(self.meter))
         return next_step(self.state, self.actor.role, view, order)
 
@@ -184,20 +185,24 @@ class MeterPage:
     def bands(self) -> list[tuple[int, int, str, str]]:
         """Each band: number, tone, gap and tolerance."""
         spec = as_delivered(self.state.spec, self.state.current)
+        question = spec.meter.question
+        if question.reads != "gap":
+            return []
+        ranges = zip(pairwise(question.ends), question.tolerances, strict=True)
         return [
             (
                 number,
-                band_tone(number, spec.signals),
-                range_words(spec, (band.lower, band.upper)),
-                range_words(spec, (0.0, band.tolerance)).removeprefix("0 to "),
+                band_tone(number, question.bands),
+                range_words(spec, band),
+                range_words(spec, (0, eps)).removeprefix("0 to "),
             )
-            for number, band in enumerate(spec.bands, 1)
+            for number, (band, eps) in enumerate(ranges, 1)
         ]
 
     @property
     def drawn(self) -> str:
         """How far apart drawn edges are."""
-        return loss_words(self.state.spec, self.state.spec.drawn or 0.0)
+        return loss_words(self.state.spec, self.state.spec.meter.question.draws or 0)
 
     @property
     def settings(self) -> list[tuple[str, str, str]]:
@@ -237,13 +242,13 @@ class MeterPage:
     def classes(self) -> str:
         """The classes that may be predicted; empty: none, or not known yet."""
         given = self.validation.settings.get("classes") if self.validation else None
-        return shown(", ".join(map(str, self.state.spec.classes or given or ())), 200)
+        return shown(", ".join(map(str, self.state.spec.meter.sample.classes or given or ())), 200)
 
     @property
     def by_runner(self) -> bool:
         """Whether predictions come from a runner: developers neither see inputs nor send models."""
         spec = self.state.spec
-        return not (self.inputs_visible or spec.models or self.may("SEE_TEST_INPUTS"))
+        return not (self.inputs_visible or spec.meter.sample.models or self.may("SEE_TEST_INPUTS"))
 
     def waiting(self) -> list[Receipt]:
         """Return submissions that wait, are under way, or were refused after they had waited."""

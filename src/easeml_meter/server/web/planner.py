@@ -120,7 +120,7 @@ class PlannerAnswer:
     def query(self, asked: Mapping[str, str]) -> str:
         """Return the meter that was found, for the form of a new one."""
         spec = self.plan.spec
-        found = {"steps": str(spec.steps)}
+        found = {"steps": str(spec.meter.budget.steps)}
         if self.want != "tolerance":
             found |= {"want": "labels", "labels": ""}
         return _query({**asked, **found})
@@ -128,8 +128,9 @@ class PlannerAnswer:
     def of_way(self, way: Way, asked: Mapping[str, str]) -> str:
         """Return the form that asks for another way."""
         spec = way.plan.spec
-        drawn = "" if spec.drawn is None else str(spec.drawn)
-        found = {"labels": str(way.plan.labels), "steps": str(spec.steps), "drawn": drawn}
+        draws, steps = spec.meter.question.draws, str(spec.meter.budget.steps)
+        drawn = "" if draws is None else str(float(draws))
+        found = {"labels": str(way.plan.labels), "steps": steps, "drawn": drawn}
         return _query({**asked, **found})
 
     @property
@@ -248,8 +249,9 @@ def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
         raise invalid("labels", labels, f"1 to {_MOST_LABELS:,} here; meter plan takes more")
     if want == "tolerance":
         return plan_asked(spec, labels, asked)
-    most = MOST_WITH_CEILING if spec.ceiling is not None else MOST_STEPS
-    if not spec.tenants and plan_of(spec.replace(steps=most)).labels <= labels:
+    meter = spec.meter
+    most = MOST_STEPS if meter.question.limit is None else MOST_WITH_CEILING
+    if meter.budget.apart == 1 and plan_of(spec.replace(steps=most)).labels <= labels:
         allowed = f"fewer here: they give {most:,} answers or more; meter plan counts on"
         raise invalid("labels", labels, allowed)
     return plan_of(spec, labels)
@@ -269,7 +271,7 @@ def beside(
     noise = validation_noise(max(1, plan.labels // 2) if rows is None else rows, plan.spec)
     few = fewer_answers(plan, plan.labels, _steps(asked)) if alone else ""
     # Of other losses, they take longer than the half second that a stranger gets.
-    ways = other_ways(plan, plan.labels) if alone and plan.spec.zero_one else ()
+    ways = other_ways(plan, plan.labels) if alone and plan.spec.meter.sample.zero_one else ()
     return few, noise, tuple(way for way in ways if way.added)
 
 
@@ -328,11 +330,11 @@ _GUESSES = {"steps": {"steps": "1"}, "tolerance": {"tolerance": "0.1"}}
 
 def _setting(spec: MeterSpec, single: bool) -> Setting:
     """Return what all meters are compared by; drawn edges are compared with the default ones."""
-    tolerances = spec.tolerances
+    tolerances = tuple(map(float, spec.meter.question.tolerances))
     bare = spec
-    if spec.drawn is not None:
+    if not spec.meter.question.numbered:
         bare = MeterSpec.uniform(tolerance=tolerances[0], steps=spec.steps, delta=spec.delta)
-    if single or spec.drawn is not None:  # as `meter compare` does, after the paper
+    if single or not spec.meter.question.numbered:  # as `meter compare` does, after the paper
         tolerances = tuple(tolerances[0] * (k + 1) for k in range(bare.signals))
     return Setting(bare.signals, tolerances, bare.delta, spec.ceiling, bare.edges)
 

@@ -95,7 +95,7 @@ def labels_page(page: LabelingHere) -> Response:
     spec = state.spec
     releasable = release.releasable(actor, space)
     given = state.validation.settings.get("classes") if state.validation else None
-    class_list = [str(each) for each in spec.classes or given or ()]
+    class_list = [str(each) for each in spec.meter.sample.classes or given or ()]
     asked = requests.list_requests(actor, space)
     senders = {part.added_by for each in asked for part in each.parts}
     return visit.render(
@@ -110,9 +110,9 @@ def labels_page(page: LabelingHere) -> Response:
         columns=columns,
         commands=_commands(visit.server, page.meter, columns, spec),
         label_commands=_label_commands(visit.server, page.meter),
-        scores=not spec.seals_labels,
-        wanted=orders.wanted(actor, space) if spec.on_demand else None,
-        rolling=spec.window,
+        scores=not spec.meter.sample.seals_labels,
+        wanted=orders.wanted(actor, space) if spec.meter.sample.orders_labels else None,
+        rolling=spec.meter.renewal.rolls and len(spec.meter.renewal.batches(1)),
         archived=state.archived,
         spec=spec,
         classes=words.shown(", ".join(class_list), 200),
@@ -133,12 +133,12 @@ def _asked_release(actor: Actor, space: Workspace, number: int) -> ReleaseReques
 
 def _commands(server: str, meter: str, columns: KnownColumns, spec: MeterSpec) -> str:
     """Return the commands to seal on one's own machine, quoted for a shell."""
-    place, scores = ["--server", server, "--meter", meter], not spec.seals_labels
+    place, scores = ["--server", server, "--meter", meter], not spec.meter.sample.seals_labels
     named = {
         "--label": "" if scores else columns.label,
         "--id": columns.id or "id" * scores,
-        "--cluster": columns.cluster or "cluster" * spec.clusters,
-        "--judge": "judge" * spec.judged,
+        "--cluster": columns.cluster or "cluster" * spec.meter.sample.grouped,
+        "--judge": "judge" * spec.meter.sample.estimated,
     }
     names = [word for pair in named.items() if pair[1] for word in pair]
     lines = (
@@ -254,8 +254,8 @@ def _in_boxes(message: str) -> str:
 
 
 def _unit(page: Labeling) -> str:
-    spec = meter_state(page.actor, page.space).spec
-    return "rows" if spec.judged else spec.unit  # most of them have no label
+    sample = meter_state(page.actor, page.space).spec.meter.sample
+    return "rows" if sample.estimated else sample.handed_in  # most of them have no label
 
 
 def _progress(added: LabelRequest, unit: str) -> str:
