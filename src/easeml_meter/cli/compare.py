@@ -96,7 +96,7 @@ def _compare(options: dict[str, Any], *, as_json: bool) -> None:
     spec = spec_from(None, options["labels"], described)
     labels, given = options["labels"], [*map(float, spec.meter.question.tolerances)]
     if options["tolerance"] is None or "," not in options["tolerance"]:
-        given = [given[0] * (k + 1) for k in range(spec.meter.question.bands)]
+        given = [given[0] * (k + 1) for k in range(spec.meter.question.rungs)]
     if labels is not None:
         if chart is not None or options["tolerance"] is not None:
             raise invalid("labels", labels, "without --chart and --tolerance")
@@ -110,14 +110,14 @@ def _compare(options: dict[str, Any], *, as_json: bool) -> None:
         return
     steps = int(spec.meter.budget.steps)
     setting = comparison.Setting(
-        signals=spec.meter.question.bands,
+        signals=spec.meter.question.rungs,
         tolerances=tuple(given),
         delta=float(spec.meter.delta),
         ceiling=ceiling,
         edges=tuple(map(float, spec.meter.question.ends[1:-1])),
     )
     forms = comparison.compare_forms(
-        spec.with_tolerances(given[:1] * spec.meter.question.bands), setting.ceiling
+        spec.with_tolerances(given[:1] * spec.meter.question.rungs), setting.ceiling
     )
     rows = comparison.compare(setting, steps)
     if chart is not None:

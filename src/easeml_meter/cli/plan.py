@@ -331,15 +331,15 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
         if edges is not None:
             raise invalid("edges", edges, f"{path} has its own: change them there")
         spec = MeterSpec.read(path, from_tables)
-        if signals not in (None, spec.meter.question.bands) and spec.meter.question.numbered:
-            raise invalid("signals", signals, f"{path} has {spec.meter.question.bands} bands")
+        if signals not in (None, spec.meter.question.rungs) and spec.meter.question.numbered:
+            raise invalid("signals", signals, f"{path} has {spec.meter.question.rungs} bands")
         if tolerances is not None and spec.meter.question.reads != "gap":
             raise invalid("tolerance", tolerances, f"{path} has its own: change it there")
         if tolerances is not None:
-            if len(tolerances) not in (1, spec.meter.question.bands):
-                allowed = f"one number, or one for each of {spec.meter.question.bands} bands"
+            if len(tolerances) not in (1, spec.meter.question.rungs):
+                allowed = f"one number, or one for each of {spec.meter.question.rungs} bands"
                 raise invalid("tolerance", tolerances, allowed)
-            spec = spec.with_tolerances(tolerances * (spec.meter.question.bands // len(tolerances)))
+            spec = spec.with_tolerances(tolerances * (spec.meter.question.rungs // len(tolerances)))
         unknown = sorted(set(given) - {each.name for each in dataclasses.fields(spec)})
         if unknown:
             option = unknown[0].replace("_", "-")

@@ -119,7 +119,7 @@ def _line(signal: Signal) -> Text:
     if signal.band is None or signal.validation_loss is None or signal.true_loss_at_most is None:
         return line
     line.append(f"validation {signal.validation_loss:6.1%}  ")
-    for band, colour in enumerate(band_colours(signal.spec.meter.question.bands), 1):
+    for band, colour in enumerate(band_colours(signal.spec.meter.question.rungs), 1):
         told = band == signal.band  # in brackets, for a terminal without colours
         line.append(f"[{band}]" if told else f" {band} ", style=f"bold {colour}" if told else "dim")
     most = math.ceil(1000 * signal.true_loss_at_most) / 10

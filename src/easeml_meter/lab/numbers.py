@@ -456,7 +456,7 @@ def side_by_side() -> list[dict[str, Any]]:
         if curve is None or (at.steps, at.tolerance) != (HEADLINE.steps, HEADLINE.tolerance):
             continue
         spec = spec_of(curve, at).replace(published=False, count=Count.CONSISTENT)
-        plan = f"--steps {spec.steps} --signals {spec.meter.question.bands} --delta {spec.delta:g}"
+        plan = f"--steps {spec.steps} --signals {spec.meter.question.rungs} --delta {spec.delta:g}"
         plan += f" --tolerance {','.join(f'{each:g}' for each in dict.fromkeys(spec.tolerances))}"
         here = [_HERE.get(spec.protocol, str(spec.protocol))]
         for given, option, name in (

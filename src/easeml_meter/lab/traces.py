@@ -90,7 +90,8 @@ def readings(trace: Trace, protocol: Protocol) -> tuple[TracedReading, ...]:
         shown = Shown(trace.labels, as_written(step.validation_loss))
         decided = ledger.decide(meter, at, Measured(shown, as_written(step.test_loss)))
         at, answer = decided.after, int(decided.answer)
-        band = spec.bands[answer - 1]
-        below = 0.0 if meter.question.climbs_only else band.lower
-        told.append(TracedReading(number, answer, band.lower, band.upper, band.tolerance, below))
+        low, high = map(float, meter.question.ends[answer - 1 : answer + 1])
+        eps = float(meter.question.tolerances[answer - 1])
+        below = 0.0 if meter.question.climbs_only else low
+        told.append(TracedReading(number, answer, low, high, eps, below))
     return tuple(told)

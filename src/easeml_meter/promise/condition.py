@@ -225,7 +225,7 @@ class Change(Asking, frozen=True, kw_only=True):
     @property
     def tolerances(self) -> tuple[Fraction, ...]:
         """The same for each band."""
-        return (self.tolerance,) * self.bands
+        return (self.tolerance,) * self.rungs
 
     @property
     def needs(self) -> frozenset[str]:

@@ -122,7 +122,7 @@ class Gap(Asking, frozen=True, kw_only=True):
     @property
     def tolerances(self) -> tuple[Fraction, ...]:
         """That of each band."""
-        return tuple(self.tolerance) * (self.bands if len(self.tolerance) == 1 else 1)
+        return tuple(self.tolerance) * (self.rungs if len(self.tolerance) == 1 else 1)
 
     @property
     def limit(self) -> Fraction | None:  # type: ignore[override]

@@ -97,8 +97,8 @@ class Asking(Settings, frozen=True, kw_only=True):
         return ()
 
     @property
-    def bands(self) -> int:
-        """How many bands there are."""
+    def rungs(self) -> int:
+        """How many bands have edges that all answers share."""
         return max(0, len(self.ends) - 1)
 
     @property

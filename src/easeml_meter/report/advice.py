@@ -484,7 +484,7 @@ def _of_maximum(readings: list[Signal]) -> Iterator[Case]:
     else:
         yield "since", {"band": now, "step": f"{first.step:,}"}
     yield "worst", {}
-    if now == spec.meter.question.bands:
+    if now == spec.meter.question.rungs:
         yield "highest", {}
         yield "retire", {}
     else:

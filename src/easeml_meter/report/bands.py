@@ -20,15 +20,15 @@ _MOST = 8
 def bands_svg(spec: MeterSpec) -> str:
     """Draw the bands, equally wide so that narrow ones can be read; empty: too many to draw."""
     question = spec.meter.question
-    if question.reads != "gap" or question.bands > _MOST:
+    if question.reads != "gap" or question.rungs > _MOST:
         return ""
     if question.draws is not None:
         return _image(_moving(spec), f"Bands {loss_words(spec, question.draws)} wide; edges move")
     ends, tolerances = question.ends, question.tolerances
-    each = _WIDTH / question.bands
+    each = _WIDTH / question.rungs
     drawn = []
     for index, eps in enumerate(tolerances):
-        drawn.append(_band(index * each, each, band_tone(index + 1, question.bands)))
+        drawn.append(_band(index * each, each, band_tone(index + 1, question.rungs)))
         if index == 0 or eps != tolerances[index - 1]:
             tolerance = f"± {loss_words(spec, eps)}"
             drawn.append(_text(tolerance, (index + 0.5) * each, 84, "middle"))

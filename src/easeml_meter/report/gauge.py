@@ -77,7 +77,7 @@ class Gauge:
         chars = [fill[kind] for kind in kinds]
         # Bands with drawn edges have no numbers.
         for band in range(
-            self.signal.spec.meter.question.bands if self.signal.spec.meter.question.numbered else 0
+            self.signal.spec.meter.question.rungs if self.signal.spec.meter.question.numbered else 0
         ):
             digits = str(band + 1)
             start = band * self.cell + (self.cell - len(digits)) // 2
@@ -123,7 +123,7 @@ def headline(signal: Signal, ellipsis: str = "…", unprintable: str = "\ufffd")
     """Say what was told, and of which model."""
     told = told_words(signal)
     if signal.gap is not None and signal.band is not None and signal.spec.meter.question.numbered:
-        told += f" of {signal.spec.meter.question.bands}"
+        told += f" of {signal.spec.meter.question.rungs}"
         told += ", the worst so far" if signal.spec.meter.question.climbs_only else ""
     told = f"Step {signal.step:,}: {told}, model "
     room = max(20, 79 - len(told))

@@ -89,7 +89,7 @@ def _plan_html(plan: Plan) -> str:
 
 def _spec_brief(spec: MeterSpec) -> str:
     question = spec.meter.question
-    asked = f"{question.bands} bands" if question.reads == "gap" else question.text
+    asked = f"{question.rungs} bands" if question.reads == "gap" else question.text
     return f"MeterSpec: {spec.meter.budget.steps:,} answers, {asked}, {sure_words(spec)}"
 
 

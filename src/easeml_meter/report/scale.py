@@ -58,9 +58,9 @@ class Scale:
         """A colour for each rung, from green to red."""
         question = self.spec.meter.question
         if question.reads == "n - o":
-            return band_colours(question.bands)[::-1]
+            return band_colours(question.rungs)[::-1]
         if question.numbered:
-            return band_colours(max(1, question.bands))
+            return band_colours(max(1, question.rungs))
         return tuple(_drawn_colour(self.spec, lower) for lower, _ in self.rungs)
 
     def shows(self, signal: Signal) -> bool:
@@ -78,9 +78,9 @@ class Scale:
 def answer_colour(signal: Signal) -> str:
     """Return the colour of an answer that tells a band."""
     if signal.change is not None:  # the more, the better
-        return band_colours(signal.spec.meter.question.bands)[-signal.answer]
+        return band_colours(signal.spec.meter.question.rungs)[-signal.answer]
     if signal.spec.meter.question.numbered or signal.gap is None:
-        return band_colours(signal.spec.meter.question.bands)[signal.answer - 1]
+        return band_colours(signal.spec.meter.question.rungs)[signal.answer - 1]
     return _drawn_colour(signal.spec, signal.gap[0])
 
 
@@ -93,7 +93,7 @@ def tone(signal: Signal) -> int:
         return 1 if signal.passed else 0
     if not signal.spec.meter.question.numbered and signal.gap is not None:
         return 1 + int((TONES - 1) * _badness(signal.spec, signal.gap[0]))
-    count = signal.spec.meter.question.bands
+    count = signal.spec.meter.question.rungs
     return band_tone(count + 1 - signal.band if signal.change else signal.band, count)
 
 

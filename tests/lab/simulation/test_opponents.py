@@ -11,7 +11,7 @@ import pytest
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
-from easeml_meter.lab.simulation import opponents, voting
+from easeml_meter.lab.simulation import voting
 from easeml_meter.lab.simulation.coverage import coverage, experiment, find_limit
 from easeml_meter.lab.simulation.opponents import broken_windows, opponent_of, opponents_of
 from easeml_meter.spec import MeterSpec
@@ -71,10 +71,9 @@ def test_what_nobody_plays_is_refused_by_name(spec: MeterSpec, message: str) -> 
 
 def test_a_question_that_is_new_to_the_lab_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not played as if it were the gap."""
-    monkeypatch.setattr(opponents, "question_of", lambda _: object())
+    alarm = MeterSpec(bands=(), question="alarm", labels=500, steps=4, delta=0.1)
     with pytest.raises(InvalidInput, match="nobody plays it in the lab yet"):
-        experiment(meter())
-    monkeypatch.undo()
+        experiment(alarm)
     monkeypatch.setattr(voting, "PLAYED", ())
     with pytest.raises(InvalidInput, match="not played with this score in the lab"):
         experiment(PLAYED["voter"])

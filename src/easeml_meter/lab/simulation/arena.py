@@ -163,11 +163,11 @@ class Arena:
         answers = np.zeros(self.sessions, dtype=np.int64)
         distance = np.abs(models.test - models.true).tolist()
         values, units = validation.tolist(), models.units.tolist()
-        drawn = self.spec.drawn is not None
+        drawn = not self.spec.meter.question.numbered
         onward: dict[tuple[TreeNode, int], TreeNode] = {}
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
-            if crashes is not None and crashes[index] and self.spec.may_fail:
+            if crashes is not None and crashes[index] and self.spec.meter.sample.may_fail:
                 answer, tolerance = UNREAD, None
             else:
                 # Many sessions ask the same, unless edges are drawn.
@@ -184,8 +184,10 @@ class Arena:
                 self.strain[index] = max(self.strain[index], distance[index] / tolerance)
             elif name_of(answer) == ABOVE and self.spec.merges:
                 # It promises a true loss of at least the ceiling minus the tolerance.
-                short = (self.spec.ceiling or 0.0) - models.true[index]
-                self.strain[index] = max(self.strain[index], short / self.spec.tolerances[0])
+                question = self.spec.meter.question
+                short = float(question.limit or 0) - models.true[index]
+                eps = float(question.tolerances[0])
+                self.strain[index] = max(self.strain[index], short / eps)
             step = (place, answer)
             if step not in onward:
                 onward[step] = place.after(answer)
@@ -201,8 +203,9 @@ class Arena:
     def _tell(self, index: int, validation: float, test: Fraction) -> tuple[int, float | None]:
         """Ask the rules, with the edges drawn for this submission, if edges are drawn."""
         told, edge = self.places[index].at.told, None
-        if self.spec.drawn is not None:
-            edge = self.draws.first_edge(self.drawn_for(index, validation), self.spec.drawn)
+        apart = self.meter.question.draws
+        if apart is not None:
+            edge = self.draws.first_edge(self.drawn_for(index, validation), apart)
         answer = answer_to(self.meter, told, validation, test, edge)
         if edge is not None:
             shown = Shown(self.size, as_written(validation), None, edge)

@@ -42,7 +42,7 @@ def climber(player: Player) -> None:
     seen.fresh()
     measured = seen.last().units
     told_first = desk.submit(seen.last().test, best.last(), desk.open)
-    score = np.where(told_first > 0, told_first, desk.spec.meter.question.bands)
+    score = np.where(told_first > 0, told_first, desk.spec.meter.question.rungs)
     while (ready := desk.open).any():
         skill = np.minimum(rng.uniform(0, 2 * player.world.loss, desk.sessions), 1.0)
         trial, view = best.copy(), seen.copy()

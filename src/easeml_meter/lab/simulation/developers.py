@@ -29,6 +29,7 @@ from easeml_meter.lab.simulation.behaviours import (
 )
 from easeml_meter.lab.simulation.players import Player
 from easeml_meter.lab.simulation.worlds import Cells, World
+from easeml_meter.promise.budgets import Memory, Reverts
 from easeml_meter.promise.ledger import shared_steps
 from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.draws import Draws
@@ -58,21 +59,23 @@ class Developer:
 
     def at_home(self, spec: MeterSpec) -> bool:
         """Whether a meter has what this developer makes use of; else it is another's twin."""
-        if self.hands_over and spec.handover:
+        meter, teams = spec.meter, len(spec.meter.budget.teams)
+        if self.hands_over and teams > meter.budget.apart:
             return False
         shares = self.passes or self.hands_over
-        if self.guesses and spec.drawn is None:
+        if self.guesses and meter.question.numbered:
             return False
-        return (spec.may_fail or not self.crashes) and (bool(spec.tenants) or not shares)
+        return (meter.sample.may_fail or not self.crashes) and (bool(teams) or not shares)
 
     def breaks(self, spec: MeterSpec) -> str | None:
         """Say which assumption about people this developer breaks under a meter, if any."""
-        if self.passes and spec.tenants and not spec.handover:
+        budget = spec.meter.budget
+        if self.passes and budget.apart > 1:
             return "teams start from each other's checkpoints, but are counted as isolated"
-        if self.adaptive and spec.reverts:
+        if self.adaptive and isinstance(budget, Reverts):
             return "it acts on the answers to steps that count as undone"
-        if self.adaptive and not self.forgets and spec.memory is not None:
-            return f"it remembers more than the last {spec.memory} answers"
+        if self.adaptive and not self.forgets and isinstance(budget, Memory):
+            return f"it remembers more than the last {budget.memory} answers"
         return None
 
     def run(
@@ -86,18 +89,18 @@ class Developer:
         examples: type[Cells] = Cells,
     ) -> Arena:
         """Play; give the desk with the outcome. Isolated tenants each have their own models."""
-        isolated = 1 if spec.handover else len(spec.tenants) or 1
-        tenants = list(range(1, isolated + 1))
+        drawn = not spec.meter.question.numbered
+        tenants = list(range(1, spec.meter.budget.apart + 1))
         # One shared step is worth nothing: the combination of all answers is the second.
         hands_over = self.hands_over and self.at_home(spec)
         shared = shared_steps(spec.meter, labels, tuple(tenants)) if hands_over else 0
         together = self.passes or shared > 1
         groups = [tenants] if together else [[tenant] for tenant in tenants]
         # Only meters with drawn edges take random numbers for them: others play as they did before.
-        secret = rng.bytes(32) if spec.drawn is not None else bytes(32)
+        secret = rng.bytes(32) if drawn else bytes(32)
         how: dict[str, Any] = {"shared": shared * together, "secret": secret}
         desks = [Arena(spec, labels, sessions, group, **how) for group in groups]
-        guess = Draws(rng.bytes(32)) if self.guesses and spec.drawn is not None else None
+        guess = Draws(rng.bytes(32)) if self.guesses and drawn else None
         for desk in desks:
             cells = examples(world, labels, sessions, rng)
             aim = desk.draws if self.knows else guess
@@ -107,6 +110,12 @@ class Developer:
             first.strain = np.maximum(first.strain, desk.strain)
             first.answered += desk.answered
         return first
+
+
+def _remembered(spec: MeterSpec) -> int:
+    """Return how many answers a model may depend on; two where nobody limits it."""
+    budget = spec.meter.budget
+    return budget.memory if isinstance(budget, Memory) else 2
 
 
 _ALL = (
@@ -137,7 +146,7 @@ _ALL = (
     Developer(
         "forgetful",
         "as threshold, but starts over after as many answers as it can remember",
-        voter(evidence, lambda spec: 2 if spec.memory is None else spec.memory),
+        voter(evidence, _remembered),
         forgets=True,
     ),
     Developer(

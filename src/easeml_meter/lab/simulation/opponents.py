@@ -10,15 +10,17 @@ import numpy as np
 from numpy.random import Generator
 
 from easeml_meter.checks import refuse_with
-from easeml_meter.core.questions.gap import GapQuestion
-from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation import probing, voting
 from easeml_meter.lab.simulation.arena import answer_to
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer, developer_named
 from easeml_meter.lab.simulation.worlds import Flags
-from easeml_meter.promise.numbers.rounding import as_written
-from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.promise.budgets import Memory, Reverts
+from easeml_meter.promise.condition import Change, Condition
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.meter import Question
+from easeml_meter.promise.samples import Judge
+from easeml_meter.spec import MeterSpec
 
 _CHANGED = 0.3
 """The share of predictions that each model has anew."""
@@ -35,19 +37,19 @@ def broken_windows(spec: MeterSpec, batch: int, runs: int, random: Generator) ->
 
 
 def _broken(spec: MeterSpec, batch: int, random: Generator) -> bool:
-    meter, rows = spec.meter, batch * (spec.window or 1)
+    meter, rows = spec.meter, batch * len(spec.meter.renewal.batches(1))
     half = Fraction(1, 2)
     # The validation loss is the developer's to choose: here, so that 1/2 lies on an edge.
-    claimed = half - min(half, as_written((spec.edges or (0.0,))[0]))
+    claimed = half - min(half, (*meter.question.ends[1:-1], Fraction(0))[0])
     wrong = random.random(rows) < 0.5
-    for _ in range(spec.steps):
-        for _ in range(spec.submissions):
+    for _ in range(int(meter.budget.steps)):
+        for _ in range(meter.answers() or 0):
             changed = wrong.copy()
             some = random.random(rows) < _CHANGED
             changed[some] = random.random(int(some.sum())) < 0.5
             loss = Fraction(int(changed.sum()), rows)
             answer = answer_to(meter, 0, claimed, loss)
-            if abs(loss - half) > as_written(spec.tolerances[0]):
+            if abs(loss - half) > meter.question.tolerances[0]:
                 return True
             if answer > 1:
                 wrong = changed
@@ -90,36 +92,44 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
     Raises:
         InvalidInput: nobody plays against such a meter yet.
     """
-    if spec.asked is not None:
-        refuse_with("question", spec.question, _of_bands(spec), "not played with {} in the lab")
+    meter = spec.meter
+    question, sample, renewal = meter.question, meter.sample, meter.renewal
+    score = sample.measured.score
+    if isinstance(question, Condition | Change):
         return _PROBER
-    if spec.window is not None:
-        refuse_with("window", spec.window, _of_bands(spec), "not played with {} in the lab")
+    if not isinstance(question, Gap):
+        raise invalid("question", question.text, "nobody plays it in the lab yet")
+    if renewal.rolls:
+        batches = len(renewal.batches(1))
+        refuse_with("window", batches, _of_bands(question), "not played with {} in the lab")
         return _ROLLER
-    if not isinstance(question_of(spec), GapQuestion):
-        raise invalid("question", spec.question, "nobody plays it in the lab yet")
-    if spec.top_up is not None:
-        raise invalid("top_up", spec.top_up, "nobody tops up in the lab yet")
-    if not spec.sized and not spec.stratified:
+    if renewal.joined:
+        raise invalid("top_up", meter.answers(2), "nobody tops up in the lab yet")
+    if sample.counts_rows and sample.parts is None:
         return None
-    name, given = ("judge_error", spec.judge_error) if spec.judged else ("loss", spec.loss)
-    unplayed = _of_bands(spec) | {
-        f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
-        "tenants": spec.tenants,
-        "reverts": spec.reverts,
-        "memory": spec.memory is not None,
-        "strata": spec.stratified and spec.loss != "0-1",
-        "this score": spec.corpus is not None and spec.corpus.name not in voting.PLAYED,
-        f"over {voting.MOST_CLASSES} classes": len(spec.classes) > voting.MOST_CLASSES,
+    name: str
+    given: object
+    name, given = "loss", sample.loss
+    if isinstance(sample, Judge):
+        name, given = "judge_error", float(sample.judge_error)
+    unplayed = _of_bands(question) | {
+        "the incremental protocol": question.climbs_only,
+        "tenants": meter.budget.teams,
+        "reverts": isinstance(meter.budget, Reverts),
+        "memory": isinstance(meter.budget, Memory),
+        "strata": sample.parts is not None and sample.loss != "0-1",
+        "this score": score is not None and score.name not in voting.PLAYED,
+        f"over {voting.MOST_CLASSES} classes": len(sample.classes) > voting.MOST_CLASSES,
     }
     refuse_with(name, given, unplayed, "not played with {} in the lab")
     return _VOTER
 
 
-def _of_bands(spec: MeterSpec) -> dict[str, object]:
+def _of_bands(question: Question) -> dict[str, object]:
+    floor = isinstance(question, Gap) and question.floor is not None
     return {
-        "drawn": spec.drawn is not None,
-        "ceiling": spec.ceiling is not None and spec.floor is None,
+        "drawn": not question.numbered,
+        "ceiling": question.limit is not None and not floor,
     }
 
 

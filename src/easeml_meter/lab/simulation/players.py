@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -133,11 +134,11 @@ class Player:
 
         The true loss, unless the first band is so narrow that a broken promise would show there.
         """
-        first = self.desk.spec.bands[0]
-        if first.upper >= 1.5 * first.tolerance:
+        question = self.desk.spec.meter.question
+        if question.ends[1] >= Fraction(3, 2) * question.tolerances[0]:
             return np.clip(true, 0, 1)
         side = 1 if self.world.upward else -1
-        return np.clip(true + side * first.tolerance / 2, 0, 1)
+        return np.clip(true + side * float(question.tolerances[0]) / 2, 0, 1)
 
     def hand_in(self, models: Models, which: Flags) -> Integers:
         """Submit models without a question."""
@@ -153,7 +154,7 @@ class Player:
 
         `possible` says which deviations of its test loss are still possible in each session.
         """
-        if self.desk.spec.drawn is not None:
+        if not self.desk.spec.meter.question.numbered:
             every = range(self.desk.sessions)
             return [SimulatedQuestion(self._aimed(each, loss, deviation), {}, {}) for each in every]
         # Sessions at the same place of the tree ask the same.
@@ -178,7 +179,7 @@ class Player:
         far = 0.0 if loss >= 0.5 else 1.0
         if self.aim is None:
             return abs(far - self.rng.random() / 100)
-        apart = self.desk.spec.drawn or 1.0
+        apart = float(self.desk.spec.meter.question.draws or 1)
         best, least = far, apart
         for place in (abs(far - k / 1000) for k in range(_TRIED)):
             first = self.aim.place(self.desk.drawn_for(index, place)) * apart / DRAWS
@@ -197,7 +198,7 @@ class Player:
         deviation: float,
     ) -> list[SimulatedQuestion]:
         """Return the questions with what their answers mean, where only drawn edges say it."""
-        if self.desk.spec.drawn is None:
+        if self.desk.spec.meter.question.numbered:
             return list(questions)
         told = zip(questions, self.desk.gaps, answers.tolist(), strict=True)
         return [
@@ -212,8 +213,7 @@ class Player:
         """
         share = 0.5
         if self.desk.meter.question.climbs_only:
-            spec = self.desk.spec
-            marches = spec.signals - at.told - 1
+            marches = self.desk.meter.question.rungs - at.told - 1
             alone = at._replace(group=())  # each tenant has its own maximum
             steps = most_answers(self.desk.meter, alone) or 0
             share = min(share, marches / max(1, steps - at.answers - 1))

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.promise import ledger
 from easeml_meter.promise.gap import BELOW
-from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.numbers.scores import rows_for
 from easeml_meter.promise.questions import Measured, Shown
+from easeml_meter.promise.samples import Judge, Rows
 from easeml_meter.scoring.corpora import CorpusLoss, RocCurve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
@@ -73,57 +73,64 @@ class VotingWorld:
     @classmethod
     def of(cls, spec: MeterSpec) -> Self:
         """Return the world in which a meter's promise is hardest to keep: near its floor."""
-        if not spec.classes:
-            positive = spec.corpus.positive if spec.corpus is not None else "1"
+        score, limit = spec.meter.sample.measured.score, spec.meter.question.limit
+        if not spec.meter.sample.classes:
+            positive = score.positive if score is not None else "1"
             spec = spec.replace(classes=(f"not {positive}", positive))
-        guessed = Fraction(1, len(spec.classes))
-        right = as_written(spec.floor or 0)
-        if spec.corpus is not None and spec.corpus.name == "f1":
+        guessed = Fraction(1, len(spec.meter.sample.classes))
+        right = Fraction(0) if limit is None or score is None else 1 - limit
+        if score is not None and score.name == "f1":
             right = right / (2 - right)
         known = max(Fraction(0), (right - guessed) / (1 - guessed))
         # Of all its rows, what is true is found by counting.
         return cls(spec, known.limit_denominator(20))
 
     @property
+    def sample(self) -> Rows:
+        """What is drawn."""
+        return self.spec.meter.sample
+
+    @property
     def classes(self) -> int:
         """How many classes there are, all equally frequent."""
-        return len(self.spec.classes)
+        return len(self.sample.classes)
 
     @cached_property
     def score(self) -> CorpusLoss:
         """The loss that is made of a score."""
-        found = parse_loss(self.spec.loss)
+        found = parse_loss(self.sample.loss)
         if not isinstance(found, CorpusLoss):
             raise AssertionError("such a meter has a judge, or a score of the whole test set")
-        return found.within(self.spec.classes)
+        return found.within(self.sample.classes)
 
     def rows(self, size: int) -> int:
         """Return how many rows to draw; labels and pool, if there is a judge."""
-        if self.spec.stratified:
+        if self.sample.parts is not None:
             return size
-        return size + self.spec.pool if self.spec.pool else rows_for(size, 1 / self.classes)
+        pool = self.sample.unlabelled
+        return size + pool if pool else rows_for(size, 1 / self.classes)
 
     def drawn(self, size: int, count: int, random: Generator) -> VotingRows | None:
         """Draw a test set of this size; None: sealing refuses it."""
-        if self.spec.judged:
-            return self._judged(size, count, random)
-        if self.spec.stratified:
-            return self._stratified(self.spec.stratum_rows(size), random)
+        if isinstance(self.sample, Judge):
+            return self._judged(self.sample, size, count, random)
+        if self.sample.parts is not None:
+            return self._stratified(self.sample.parts.rows(size), random)
         truth = random.integers(self.classes, size=count)
         rows = VotingRows(
             truth, self._known(truth, random.random(count) < float(self.known)), truth
         )
-        if self.spec.fixes_rows and self.score.of_labels(truth).counted < size:
+        if self.sample.fixes_rows and self.score.of_labels(truth).counted < size:
             return None
         return rows
 
-    def _judged(self, size: int, count: int, random: Generator) -> VotingRows | None:
-        most = as_written(self.spec.judge_error or 0.0)
+    def _judged(self, sample: Judge, size: int, count: int, random: Generator) -> VotingRows | None:
+        most = sample.judge_error
         truth = random.integers(self.classes, size=count)
         errs = random.random(count) < float(_CAREFUL * most)
         word = np.where(errs, (truth + 1) % self.classes, truth)
         pairs = np.stack([np.where(np.arange(count) < size, truth, POOL), word], axis=1)
-        if Judged().of_labels(pairs).wrong > most * size:
+        if not sample.allows(Judged().of_labels(pairs).wrong, size):
             return None
         return VotingRows(truth, np.zeros(count, dtype=np.bool_), pairs)
 
@@ -138,7 +145,8 @@ class VotingWorld:
         return VotingRows(truth, np.zeros(len(column), dtype=np.bool_), truth, strata)
 
     def _known(self, truth: Codes, easy: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        if self.spec.corpus is None or self.spec.corpus.name not in _HARD_POSITIVES:
+        score = self.sample.measured.score
+        if score is None or score.name not in _HARD_POSITIVES:
             return easy
         found: NDArray[np.bool_] = easy | (truth != self._positive)
         return found
@@ -155,7 +163,7 @@ class VotingWorld:
         told = [(label, guess, i < easy) for label, guess in every for i in range(all_of)]
         truth, guesses = (np.array([each[k] for each in told]) for k in (0, 1))
         known = self._known(truth, np.array([each[2] for each in told]))
-        if self.spec.judged or self.spec.stratified:  # how often guesses are wrong, or an estimate
+        if self.sample.estimated or self.sample.parts:  # how often guesses err
             return Fraction(int(np.count_nonzero(truth != guesses)), len(truth))
         found: Fraction = self._beside(self._sums(VotingRows(truth, known, truth), guesses)).mean(1)
         return found
@@ -163,14 +171,19 @@ class VotingWorld:
     def measured(self, rows: VotingRows, guesses: Codes, size: int) -> Fraction | None:
         """Return the loss on a test set; None: it has too little of what the score counts."""
         sums = self._sums(rows, guesses)
-        if self.spec.may_be_too_few and sums.counted < size:
+        if self.sample.measured.unsized and sums.counted < size:
             return None
         found: Fraction = self._beside(sums).mean(1)
         return found
 
     def _beside(self, sums: Any) -> Any:
         """Return a curve as its distance from the one that developers claim."""
-        return sums.beside(self._claimed) if self.spec.curve else sums
+        return sums.beside(self._claimed) if self.sample.measured.curve else sums
+
+    @property
+    def first_edge(self) -> Fraction:
+        """Where the first band ends; 0 if it is the only one."""
+        return (*self.spec.meter.question.ends[1:-1], Fraction(0))[0]
 
     @cached_property
     def claimed(self) -> Fraction:
@@ -178,23 +191,23 @@ class VotingWorld:
 
         An edge of the bands lies at the true loss, unless the floor does.
         """
-        if self.spec.curve:
+        if self.sample.measured.curve:
             return Fraction(0)
-        return max(Fraction(0), self.truth - as_written((self.spec.edges or (0.0,))[0]))
+        return max(Fraction(0), self.truth - self.first_edge)
 
     @cached_property
     def _claimed(self) -> RocCurve:
         """A curve that finds more positives than there are: an edge lies at the true distance."""
-        share = Fraction(1, 2) + as_written(self.spec.edges[0])
+        share = Fraction(1, 2) + self.first_edge
         found = [_HIGH] * share.numerator + [_LOW] * (share.denominator - share.numerator)
         return RocCurve(self.score.corpus, (np.array(found),), (np.array([_MIDDLE]),))
 
     def _sums(self, rows: VotingRows, guesses: Codes) -> Any:
         said = np.where(rows.known, rows.truth, guesses)
-        if self.spec.judged:
+        if self.sample.estimated:
             return Judged().sums(said, rows.labels)
         if rows.strata is not None:
-            units = parse_loss(self.spec.loss).units(said, rows.labels)
+            units = parse_loss(self.sample.loss).units(said, rows.labels)
             return LossTotals.score([LossTotals.of(rows.strata, [units])], rows.strata).sums
         if not self.score.corpus.ranked:
             return self.score.sums(said, rows.labels)
@@ -232,7 +245,7 @@ def _broken(world: VotingWorld, size: int, rows: VotingRows, random: Generator) 
         else:
             guesses = random.integers(world.classes, size=len(each))
         test = world.measured(rows, guesses, size)
-        shown = Shown(size, as_written(world.claimed))
+        shown = Shown(size, world.claimed)
         decided = ledger.decide(meter, at, Measured(shown, test, few=test is None))
         if test is not None and _is_broken(world, decided.answer, test):
             return True
@@ -242,7 +255,8 @@ def _broken(world: VotingWorld, size: int, rows: VotingRows, random: Generator) 
 
 
 def _is_broken(world: VotingWorld, answer: str, test: Fraction) -> bool:
-    tolerance = as_written(world.spec.tolerances[0])
+    question = world.spec.meter.question
+    tolerance = question.tolerances[0]
     if answer == BELOW:
-        return world.truth < as_written(world.spec.ceiling or 0.0) - tolerance
+        return world.truth < (question.limit or 0) - tolerance
     return abs(test - world.truth) > tolerance

@@ -124,7 +124,7 @@ class ShownAnswer:
         """What was told, as a heading."""
         band, spec = self.signal.band, self.signal.spec
         numbered = band is not None and self.signal.change is None and spec.meter.question.numbered
-        of_all = f" of {spec.meter.question.bands}" if numbered else ""
+        of_all = f" of {spec.meter.question.rungs}" if numbered else ""
         return f"{self.words[0].upper()}{self.words[1:]}{of_all}"
 
     @property
@@ -284,7 +284,7 @@ class Session:
         """The tone of each band, and whether the last answer reaches it; empty: none to draw."""
         last = self.view.signals[-1] if self.view.signals else None
         question = self.view.spec.meter.question
-        count = question.bands
+        count = question.rungs
         if question.reads != "gap" or not question.numbered or count > _MOST_BANDS:
             return []
         told = range(0) if last is None else range(last.band or 1, (last.highest_band or 0) + 1)

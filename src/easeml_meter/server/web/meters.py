@@ -192,7 +192,7 @@ class MeterPage:
         return [
             (
                 number,
-                band_tone(number, question.bands),
+                band_tone(number, question.rungs),
                 range_words(spec, band),
                 range_words(spec, (0, eps)).removeprefix("0 to "),
             )
