@@ -143,18 +143,16 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
 
 def _ask() -> MeterSpec:
     """Ask for a meter at the terminal."""
-    from easeml_meter.core.questions.labels import plan_labels
+    from easeml_meter.core.questions.labels import plan_alarm, plan_labels, starts_with_alarm
 
     hidden = click.prompt("How many labelled examples can stay hidden?", type=WHOLE)
     steps = click.prompt("How many answers should they give?", default=DEFAULT_STEPS, type=WHOLE)
     sure = click.prompt("How sure should they be, in percent?", default="90")
     loss = click.prompt("Loss?", default="0-1")
-    wish = MeterSpec.uniform(
-        tolerance=0.1,
-        delta=read_confidence(sure),
-        loss=loss,
-        classes=_ask_classes(loss),
-    )
+    classes, delta = _ask_classes(loss), read_confidence(sure)
+    if loss == "0-1" and starts_with_alarm(hidden, steps, delta):
+        return plan_alarm(hidden, steps=steps, delta=delta, classes=classes).spec
+    wish = MeterSpec.uniform(tolerance=0.1, delta=delta, loss=loss, classes=classes)
     return plan_labels(wish, hidden, None if steps == DEFAULT_STEPS else steps).spec
 
 

@@ -81,7 +81,7 @@ def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
         console.print(f"\nA picture of it: [bold]{released / 'report.html'}[/bold]")
         console.print(
             f"Next: [bold]meter -C {folder} status[/bold], or plan your own: "
-            "[bold]meter plan --labels 2000 --steps 20[/bold]. "
+            "[bold]meter plan 500[/bold]. "
             f"The files of the tutorial are in {folder / 'tutorial'}."
         )
 

@@ -9,7 +9,7 @@ import pytest
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
 
-from easeml_meter.core.questions.labels import plan_labels
+from easeml_meter.core.questions.labels import plan_alarm
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.server.web.drafts import DEFAULTS, MeterDraft
@@ -80,7 +80,20 @@ def test_without_scripts_the_plan_is_a_page(admin: Visitor) -> None:
 def test_the_first_draft_is_a_meter() -> None:
     spec = MeterDraft.of({}).spec
     assert (spec.steps, spec.delta, spec.inputs) == (10, 0.1, "hidden")
-    assert spec == plan_labels(MeterSpec.uniform(tolerance=0.1), 500).spec
+    assert spec == plan_alarm(500).spec
+    assert MeterDraft.of({"steps": "10", "labels": "500"}).spec.bands
+
+
+def test_an_alarm_is_made_of_labels(served: Served, admin: Visitor) -> None:
+    typed = {"asks": "alarm", "labels": "50", "steps": "5", "validation": "40"}
+    said = words(admin.send("/admin/meters/new/plan", **typed))
+    assert "ok will mean: true error at most the validation error + " in said
+    assert "(50 labels, 40 validation rows; " in said
+    assert "A model at an error of 20 %" in said
+    assert "100 answers: + " in said
+    typed |= {"name": "few", "planned": "50"}
+    assert admin.send("/admin/meters/new", **typed).is_redirect
+    assert made(served)["meter"] == {"steps": 5, "delta": 0.1, "question": "alarm", "labels": 50}
 
 
 def test_a_meter_is_made_of_labels_alone(served: Served, admin: Visitor) -> None:

@@ -77,7 +77,7 @@ def test_labels_say_what_a_gate_finds_too(served: Served) -> None:
 def test_labels_alone_are_answered_in_a_sentence(
     served: Served, labels: str, points: float, line: str
 ) -> None:
-    said = words(Visitor(served).get("/planner", params={"labels": labels}))
+    said = words(Visitor(served).get("/planner", params={"labels": labels, "ask": "gap"}))
     sentence = f"true error at most the validation error + {points} points. "
     assert f"The answer In the lowest band: {sentence}" in said
     assert line in said
@@ -86,8 +86,35 @@ def test_labels_alone_are_answered_in_a_sentence(
     assert f"Validation set of {rows:,} rows: " in said
 
 
-def test_the_answer_stands_before_all_else_and_other_questions_a_click_away(served: Served) -> None:
+def test_an_alarm_is_the_first_offer(served: Served) -> None:
     page = Visitor(served).get("/planner")
+    said = words(page)
+    assert "The answer ok will mean: true error at most the validation error + 10.5 points" in said
+    assert "is ok 99 times in 100 at the first answer (30 %: 97, 50 %: 96)." in said
+    assert "10 answers from 500 labels; 90 % sure." in said
+    assert "95 % sure + 11.1 points, 14.0 after one alarm" in said
+    assert "bands + 13.4 points in the lowest" in said
+    assert "20 4.5 points" in said, "what a gate finds"
+    assert "How this compares" not in said
+    for change, told in (("95 % sure", "+ 11.1 points"), ("bands", "+ 13.4 points")):
+        (way,) = re.findall(rf'href="(/planner[^"]*)">{change}<', page.text)
+        other = words(Visitor(served).get(way.replace("&amp;", "&")))
+        assert told in other.split("Other ways")[0]
+    for params, alarm in (
+        ({"labels": "5001"}, False),
+        ({"labels": "5001", "ask": "alarm"}, True),
+        ({"labels": "5001", "steps": "20"}, True),
+        ({"labels": "500", "drawn": "0.1"}, False),
+        ({"labels": "500", "tenants": "5,5", "validation": "100"}, True),
+    ):
+        said = words(Visitor(served).get("/planner/answer", params=params))
+        assert ("ok will mean" in said) is alarm, params
+    wrong = words(Visitor(served).get("/planner/answer", params={"ask": "keep"}))
+    assert "ask: 'keep' given, one of alarm, gap" in wrong
+
+
+def test_the_answer_stands_before_all_else_and_other_questions_a_click_away(served: Served) -> None:
+    page = Visitor(served).get("/planner", params={"ask": "gap"})
     said = words(page)
     assert said.index("I have") < said.index("how many labels I need") < said.index("+ 13.4 points")
     assert said.index("+ 13.4 points") < said.index("How this compares") < said.index("published")
@@ -95,7 +122,7 @@ def test_the_answer_stands_before_all_else_and_other_questions_a_click_away(serv
     (way,) = re.findall(r'href="(/planner[^"]*)">20 answers', page.text)
     other = words(Visitor(served).get(way.replace("&amp;", "&")))
     assert "+ 18.6 points. 20 answers from 500 labels" in other
-    noise = words(Visitor(served).get("/planner", params={"validation": "100"}))
+    noise = words(Visitor(served).get("/planner", params={"ask": "gap", "validation": "100"}))
     assert "Validation set of 100 rows: 10 % wrong may be 5.52 to 16.4 %" in noise
 
 
@@ -169,7 +196,7 @@ def test_labels_that_one_has_are_turned_into_answers_or_exactness(served: Served
     spec = MeterSpec.uniform(tolerance=0.05, steps=10, delta=0.05)
     forms = [
         asked(**given, want="steps", steps=""),
-        asked(**given | {"tolerance": ""}, want="tolerance"),
+        asked(**given | {"tolerance": ""}, want="tolerance", ask="gap"),
         asked(**given, want="tolerance", edges="0.1,0.4", price="2"),
     ]
     answers, exact, edges = map(answer_to, forms)

@@ -138,7 +138,7 @@ def check_many(labels: int | None) -> None:
         InvalidInput: They are too few.
     """
     if labels is not None and labels < FEWEST:
-        raise invalid("labels", labels, f"too few for an answer of use: {FEWEST} or more")
+        raise invalid("labels", labels, f"too few for one answer of use: {FEWEST} or more")
 
 
 def plan_alarm(labels: int, **settings: Any) -> Plan:

@@ -12,7 +12,14 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
-from easeml_meter.core.questions.labels import from_tables
+from easeml_meter.conditions import ALARM
+from easeml_meter.core.questions.labels import (
+    Way,
+    from_tables,
+    other_ways,
+    plan_alarm,
+    with_validation,
+)
 from easeml_meter.core.questions.planning import Plan, labels_needed, plan_of
 from easeml_meter.corpus import KINDS, WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
@@ -42,7 +49,7 @@ _MORE = "meter.toml takes more"
 
 DEFAULTS = {
     "name": "",
-    "asks": GAP,
+    "asks": ALARM,
     "labels": PLANNED["labels"],
     "steps": PLANNED["steps"],
     "confidence": PLANNED["confidence"],
@@ -98,7 +105,7 @@ OTHER = "other"
 _PLANNER_LOSSES = {"absolute": "absolute[0,1]", "squared": "squared[0,1]"}
 _WITHOUT_CLASSES = ("score", "absolute", "squared")
 _CONDITION, _LADDER = "condition", "better"
-ASKS = (GAP, _CONDITION, _LADDER)
+ASKS = (ALARM, GAP, _CONDITION, _LADDER)
 _MODELS: dict[str, bool | str] = {"": False, "onnx": "onnx", "true": True, "1": True}
 
 
@@ -117,8 +124,9 @@ class MeterDraft:
         if not any(name in given for name in DEFAULTS):
             return cls(dict(DEFAULTS))
         bare = dict.fromkeys(DEFAULTS, "") | {
-            name: DEFAULTS[name] for name in ("asks", "loss", "inputs", "protocol", "gap")
+            name: DEFAULTS[name] for name in ("loss", "inputs", "protocol", "gap")
         }
+        bare["asks"] = GAP  # a link that does not say is of bands
         fields = bare | {name: given[name].strip()[:_LONGEST] for name in bare if given.get(name)}
         loss = _PLANNER_LOSSES.get(fields["loss"], fields["loss"])
         score = Corpus.parse(loss)
@@ -150,6 +158,9 @@ class MeterDraft:
         }
         if asked["asks"] not in ASKS:
             raise invalid("asks", asked["asks"], f"one of {', '.join(ASKS)}")
+        if asked["asks"] == ALARM:
+            labels = checks.read_whole("labels", asked["labels"])
+            return plan_alarm(labels, **shared).spec
         return self._gap(shared) if asked["asks"] == GAP else self._condition(shared)
 
     @property
@@ -246,7 +257,8 @@ class Drafted:
             spec = draft.spec
             # Its name is checked when it is made: while people type, any other will do.
             meters.check_meter(spec, "a name", allowed_losses=visit.site.allowed_losses)
-            return cls(draft, spec, plan_of(spec))
+            rows = optional_whole(draft.fields, "validation") if spec.vouches else None
+            return cls(draft, spec, with_validation(plan_of(spec), rows))
         except InvalidInput as error:
             return cls(draft, problem=str(error))
 
@@ -259,11 +271,13 @@ class Drafted:
     def beside(self) -> tuple[str, ...]:
         """What is said beside the promise, and what other answers and labels would promise."""
         plan = self.plan
+        asked = self.draft.fields
+        if plan is not None and plan.spec.vouches:
+            return plan.question.below_headline, _listed(other_ways(plan, plan.labels))
         if plan is None or plan.spec.meter.question.reads != "gap" or plan.spec.meter.renewal.rolls:
             return ()
-        asked = self.draft.fields
         few, noise, ways = beside(plan, asked, alone=not asked["tolerance"])
-        return few, "; ".join(f"{way.change}: {way.added}" for way in ways), noise
+        return few, _listed(ways), noise
 
     @property
     def toml(self) -> str:
@@ -290,6 +304,10 @@ class Drafted:
         if not sample.public and not sample.models:
             found.append("A runner predicts on the hidden inputs for the developers.")
         return found
+
+
+def _listed(ways: tuple[Way, ...]) -> str:
+    return "; ".join(f"{way.change}: {way.added}" for way in ways)
 
 
 @router.get("/admin/meters/new")

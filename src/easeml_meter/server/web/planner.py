@@ -16,6 +16,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from easeml_meter import checks
+from easeml_meter.conditions import ALARM
 from easeml_meter.core.questions.comparison import (
     Form,
     MeterPrices,
@@ -30,8 +31,11 @@ from easeml_meter.core.questions.labels import (
     Way,
     fewer_answers,
     other_ways,
+    plan_alarm,
     plan_labels,
+    starts_with_alarm,
     validation_noise,
+    with_validation,
 )
 from easeml_meter.core.questions.planning import Plan, plan_of
 from easeml_meter.core.questions.sketch import sketch
@@ -43,12 +47,13 @@ from easeml_meter.report.presets import told
 from easeml_meter.server.limits import PlannerCounted, planned
 from easeml_meter.server.web.pages import MaybeCaller, render
 from easeml_meter.service.tokens import Caller
-from easeml_meter.spec import DEFAULT_STEPS, METERS, MeterSpec
+from easeml_meter.spec import DEFAULT_STEPS, GAP, METERS, MeterSpec
 
 router = APIRouter(include_in_schema=False)
 
 DEFAULTS = {
     "want": "tolerance",
+    "ask": "",
     "labels": "500",
     "steps": str(DEFAULT_STEPS),
     "validation": "",
@@ -72,6 +77,8 @@ WANTS = {
     "steps": "how many answers my labels give",
 }
 """What can be asked; the other two are given, or have defaults."""
+ASKS = {"": "what promises most", ALARM: "ok, or an alarm", GAP: "a band of the gap"}
+"""What answers tell, where labels are given; without a word, the first offer of `meter plan`."""
 _CHOICES = ("handover", "models", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
 _MORE = "meter plan takes more"
@@ -115,12 +122,13 @@ class PlannerAnswer:
     @property
     def bands(self) -> str:
         """A picture of the bands with their tolerance."""
-        return bands_svg(self.plan.spec)
+        return bands_svg(self.plan.spec) if self.plan.spec.bands else ""
 
     def query(self, asked: Mapping[str, str]) -> str:
         """Return the meter that was found, for the form of a new one."""
         spec = self.plan.spec
-        found = {"steps": str(spec.meter.budget.steps)}
+        asks = GAP if spec.meter.question.reads == GAP else ALARM
+        found = {"steps": str(spec.meter.budget.steps), "asks": asks}
         if self.want != "tolerance":
             found |= {"want": "labels", "labels": ""}
         return _query({**asked, **found})
@@ -128,9 +136,13 @@ class PlannerAnswer:
     def of_way(self, way: Way, asked: Mapping[str, str]) -> str:
         """Return the form that asks for another way."""
         spec = way.plan.spec
-        draws, steps = spec.meter.question.draws, str(spec.meter.budget.steps)
-        drawn = "" if draws is None else str(float(draws))
+        question, steps = spec.meter.question, str(spec.meter.budget.steps)
+        drawn = "" if question.draws is None else str(float(question.draws))
         found = {"labels": str(way.plan.labels), "steps": steps, "drawn": drawn}
+        found |= {
+            "ask": GAP if question.reads == GAP else ALARM,
+            "confidence": f"{100 * (1 - spec.delta):g}",
+        }
         return _query({**asked, **found})
 
     @property
@@ -179,6 +191,7 @@ async def _page(request: Request, template: str, caller: Caller | None) -> Respo
         query=_query(asked),
         meters=METERS,
         wants=WANTS,
+        asks=ASKS,
         stories=stories(),
         losses=LOSSES,
         caller=caller,
@@ -196,7 +209,9 @@ def stories() -> dict[str, str]:
 def _form_of(preset: Mapping[str, Any]) -> dict[str, str]:
     given = {name: str(value) for name, value in preset.items() if name != "delta"}
     confidence = f"{round(100 - 100 * preset['delta'], 12):g}"
-    return DEFAULTS | {"want": "labels", "labels": ""} | given | {"confidence": confidence}
+    return (
+        DEFAULTS | {"want": "labels", "labels": "", "ask": GAP} | given | {"confidence": confidence}
+    )
 
 
 def asked_of(query: Mapping[str, str]) -> dict[str, str]:
@@ -208,16 +223,47 @@ def asked_of(query: Mapping[str, str]) -> dict[str, str]:
 
 def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     """Plan what was asked, and compare it with all other meters."""
-    spec, single = _spec(asked)
     price = optional_share(asked, "price")
     if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
         raise invalid("price", asked["price"], "an amount of money, 0 or more")
+    if (alarm := _alarm(asked)) is not None:
+        ways = tuple(way for way in other_ways(alarm, alarm.labels) if way.added)
+        return PlannerAnswer(_want(asked), alarm, price, (), (), "", "", "", "", ways)
+    spec, single = _spec(asked)
     plan = _answered(asked, spec)
     spec = plan.spec
     comparison = compared(_setting(spec, single), spec.steps, plan.labels)
     want = _want(asked)
     said = beside(plan, asked, alone=want == "tolerance")
     return PlannerAnswer(want, plan, price, *comparison, *said)
+
+
+_BANDS = ("edges", "signals", "ceiling", "drawn", "models", "clusters")
+
+
+def _alarm(asked: Mapping[str, str]) -> Plan | None:
+    """Plan what ok will mean, if that is the first offer for what was typed; None: bands are."""
+    if asked["ask"] not in ASKS:
+        raise invalid("ask", asked["ask"], f"one of {', '.join(filter(None, ASKS))}")
+    usual = asked["protocol"] == DEFAULTS["protocol"] and asked["loss"] in ("", "0-1")
+    if _want(asked) != "tolerance" or asked["ask"] == GAP or not usual:
+        return None
+    if any(asked[name] for name in _BANDS):
+        return None
+    labels, steps, delta = _labels(asked), read_steps(asked, _MORE), read_delta(asked)
+    if not asked["ask"] and not starts_with_alarm(labels, steps, delta):
+        return None
+    teams = read_tenants(asked)
+    count, shared = sum(teams) or steps, bool(asked["handover"])
+    plan = plan_alarm(labels, steps=count, delta=delta, tenants=teams, handover=shared)
+    return with_validation(plan, optional_whole(asked, "validation"))
+
+
+def _labels(asked: Mapping[str, str]) -> int:
+    labels = checks.read_whole("labels", asked["labels"])
+    if not 1 <= labels <= _MOST_LABELS:
+        raise invalid("labels", labels, f"1 to {_MOST_LABELS:,} here; meter plan takes more")
+    return labels
 
 
 def gate_of_few(asked: Mapping[str, str]) -> Sequence[Sequence[str]]:
@@ -244,9 +290,7 @@ def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
     want = _want(asked)
     if want == "labels":
         return plan_of(spec)
-    labels = checks.read_whole("labels", asked["labels"])
-    if not 1 <= labels <= _MOST_LABELS:
-        raise invalid("labels", labels, f"1 to {_MOST_LABELS:,} here; meter plan takes more")
+    labels = _labels(asked)
     if want == "tolerance":
         return plan_asked(spec, labels, asked)
     meter = spec.meter
