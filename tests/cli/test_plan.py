@@ -494,13 +494,13 @@ def test_a_file_may_say_labels_or_a_tolerance_alone(capsys: Captured, tmp_path: 
 
 def test_validation_sets_and_rows_without_a_split_are_planned(capsys: Captured) -> None:
     _, out, _ = run(capsys, "plan", "1300", "--validation", "100", "--ask", "gap")
-    assert "10 % wrong may be 5.52 to 16.4 % (90 % sure, of one model); 400 rows bring that" in out
+    assert "10 % wrong may be 5.5 to 16.4 % (90 % sure, of one model); 400 rows bring that" in out
     _, out, _ = run(capsys, "plan", "--rows", "1000")
     assert "(400 labels, 200 validation rows" in out
     _, out, _ = run(capsys, "plan", "--rows", "1000", "--ask", "gap")
     assert "+ 14.9 points" in out
     assert "hide 400, validate on 200 and train on 400" in out
-    assert "Validation set of 200 rows: 10 % wrong may be 6.72 to 14.2 %" in out
+    assert "Validation set of 200 rows: 10 % wrong may be 6.7 to 14.2 %" in out
 
 
 @pytest.mark.parametrize(

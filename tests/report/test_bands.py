@@ -14,8 +14,8 @@ from easeml_meter.spec import MeterSpec
 def test_edges_and_tolerance_are_written_outward() -> None:
     spec = MeterSpec.uniform(tolerance=0.0123456, edges=(0.05, 0.1), steps=10, delta=0.1)
     drawn = bands_svg(spec)
-    assert re.findall("<text[^>]*>([^<]*)<", drawn) == ["± 1.235 %", "0 %", "5 %", "10 %", "100 %"]
-    assert "edges at 5 %, 10 %, and the tolerance 1.235 %" in drawn
+    assert re.findall("<text[^>]*>([^<]*)<", drawn) == ["± 1.3 %", "0 %", "5 %", "10 %", "100 %"]
+    assert "edges at 5 %, 10 %, and the tolerance 1.3 %" in drawn
     assert [f"fill-{tone}" in drawn for tone in (1, 2, 3, 5)] == [True, True, False, True]
     assert "style" not in drawn
 

@@ -44,12 +44,12 @@ def test_no_fraction_is_left_in_the_promise_of_a_meter(name: str) -> None:
 @pytest.mark.parametrize(
     ("exact", "said"),
     [
-        ("this model's true gap is at most 0.0123456.", "is at most 1.235 %."),
-        ("gap lies between 0.0123456 and 1.", "lies between 1.234 and 100 %."),
-        ("step 3 lies between -0.0123456 and 0.01.", "lies between -1.235 and 1 %."),
-        ("its true loss is at least 0.2999996)", "true error is at least 29.99 %)"),
+        ("this model's true gap is at most 0.0123456.", "is at most 1.3 %."),
+        ("gap lies between 0.0123456 and 1.", "lies between 1.2 and 100 %."),
+        ("step 3 lies between -0.0123456 and 0.01.", "lies between -1.3 and 1 %."),
+        ("its true loss is at least 0.2999996)", "true error is at least 29.9 %)"),
         ("test loss is within 0.01 of its true loss", "error is within 1 percentage point of its"),
-        ("is within 1e-05 to 0.02 (by", "is within 0.001 to 2 percentage points (by"),
+        ("is within 1e-05 to 0.02 (by", "is within 0.1 to 2 percentage points (by"),
         ("has a true accuracy above 0.800006", "has a true accuracy above 80 %"),
         ("exceeds the old model's by more than 0.02", "by more than 2 percentage points"),
         ("on more than 0.1 of the rows fails", "on more than 10 % of the rows fails"),

@@ -111,7 +111,7 @@ def test_a_restless_history_is_told_by_counts() -> None:
             0.2,
             "Validation error 20 %. This answer gives no upper bound on the true error.",
         ),
-        (1, 1 / 3, "Validation error 33.33 %: true error at most 36.34 % and at least 30.33 %, 99"),
+        (1, 1 / 3, "Validation error 33.3 %: true error at most 36.4 % and at least 30.3 %, 99"),
     ],
 )
 def test_the_true_error_is_said_with_the_validation_error(

@@ -10,11 +10,10 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 
-from easeml_meter.promise.numbers.rounding import at_least, at_most
+from easeml_meter.promise.numbers.rounding import percent_at_least, percent_at_most
 from easeml_meter.report.words import is_error
 from easeml_meter.spec import MeterSpec
 
-_DIGITS = 4
 _FRACTION = r"-?(?:0\.\d+|[01]|\d(?:\.\d+)?e-\d+)(?![\w%]|\.\d)"
 _SURE = re.compile(r"With probability at least (0\.\d+)")
 _BETWEEN = re.compile(rf"between ({_FRACTION}) and ({_FRACTION})")
@@ -57,8 +56,8 @@ def _points(found: re.Match[str]) -> str:
 
 
 def _most(figure: str) -> str:
-    return at_most(100 * Fraction(figure), _DIGITS)
+    return percent_at_most(Fraction(figure))
 
 
 def _least(figure: str) -> str:
-    return at_least(100 * Fraction(figure), _DIGITS)
+    return percent_at_least(Fraction(figure))

@@ -16,7 +16,13 @@ from easeml_meter.core.signals import (
     name_of,
 )
 from easeml_meter.core.views import SessionView, Signal, band_words, together
-from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.numbers.rounding import (
+    as_written,
+    at_least,
+    at_most,
+    percent_at_least,
+    percent_at_most,
+)
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import confidence
 
@@ -124,7 +130,7 @@ def loss_words(
 ) -> str:
     """Return a loss with a few digits, rounded up unless said otherwise; an error in percent."""
     value = as_written(loss)
-    return f"{rounded(100 * value, 4)} %" if is_error(spec) else rounded(value, 4)
+    return f"{_PERCENT[rounded](value)} %" if is_error(spec) else rounded(value, 4)
 
 
 def validation_words(signal: Signal) -> str:
@@ -140,6 +146,14 @@ def measured_words(spec: MeterSpec, loss: float) -> str:
 
 def _nearest(value: Fraction, digits: int) -> str:
     return f"{float(value):.{digits}g}"
+
+
+_PERCENT: dict[Callable[[Fraction, int], str], Callable[[Fraction], str]] = {
+    at_most: percent_at_most,
+    at_least: percent_at_least,
+    _nearest: lambda value: f"{round(1000 * value) / 10:.12g}",
+}
+"""How shares are rounded in percent where other losses are rounded so."""
 
 
 def true_loss_words(signal: Signal) -> str:

@@ -33,7 +33,7 @@ def test_a_file_says_labels_instead_of_a_tolerance() -> None:
 
 def test_the_noise_of_a_validation_set_is_held_against_the_lowest_edge() -> None:
     said = validation_noise(100, WISH.with_edges([0.03]))
-    assert "100 rows: 10 % wrong may be 5.52 to 16.4 % (90 % sure, of one model); 400 rows" in said
+    assert "100 rows: 10 % wrong may be 5.5 to 16.4 % (90 % sure, of one model); 400 rows" in said
     assert said.endswith("bring that below the lowest edge, 3 points.")
     more = validation_noise(400, WISH.with_edges([0.03]))
     assert more.endswith("less than the lowest edge, 3 points.")

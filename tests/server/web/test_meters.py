@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from dataclasses import replace
@@ -22,7 +23,6 @@ from tests.service.helpers import Labels, condition_spec, rows, small_spec
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import SessionView
-from easeml_meter.promise.numbers.rounding import at_least, at_most
 from easeml_meter.server.web.history import NEWEST, Session
 from easeml_meter.server.web.meters import MeterPage, spans
 from easeml_meter.service import meters as service
@@ -268,8 +268,8 @@ def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:
     developer = served.client("developer")
     submit(developer, meter, labels, errors=len(labels) // 2)
     (told,) = developer.get(f"/meters/{meter}/status").json()["signals"]
-    lower, upper = (100 * Fraction(str(edge)) for edge in told["gap"])
-    gap = f"{at_least(lower, 4)} to {at_most(upper, 4)} %"
+    lower, upper = (1000 * Fraction(str(edge)) for edge in told["gap"])
+    gap = f"{math.floor(lower) / 10:g} to {math.ceil(upper) / 10:g} %"
     page = Visitor(served, "developer").get(f"/meters/{meter}")
     assert f"Latest answer Gap {gap}" in words(page)
     assert "band 1" not in words(page)

@@ -123,7 +123,7 @@ def test_the_answer_stands_before_all_else_and_other_questions_a_click_away(serv
     other = words(Visitor(served).get(way.replace("&amp;", "&")))
     assert "+ 18.6 points. 20 answers from 500 labels" in other
     noise = words(Visitor(served).get("/planner", params={"ask": "gap", "validation": "100"}))
-    assert "Validation set of 100 rows: 10 % wrong may be 5.52 to 16.4 %" in noise
+    assert "Validation set of 100 rows: 10 % wrong may be 5.5 to 16.4 %" in noise
 
 
 @pytest.mark.parametrize("labels", ["20", "1"])

@@ -55,12 +55,12 @@ def test_the_story_tells_what_was_seen_and_what_was_true(served: Served, tmp_pat
     assert truth["validation_loss"] == min(each["truth"]["validation_loss"] for each in records)
     page = visitor.get(f"/meters/{meter}/test-sets/1")
     said = words(page)
-    saw, was = (f"{100 * truth[name]:.4g} %" for name in ("validation_loss", "test_loss"))
+    saw, was = (f"{round(100 * truth[name], 1):g} %" for name in ("validation_loss", "test_loss"))
     assert f"You saw {saw} . It was {was} ." in said
     assert "model 1 has the best validation error" in said
     assert "3 of 3 In all 3 steps with losses, the answer was right." in said
     for each in records:
-        assert f"{100 * each['truth']['test_loss']:.4g} %" in said
+        assert f"{round(100 * each['truth']['test_loss'], 1):g} %" in said
     assert page.text.count('id="answer-') == 3
     assert 'class="ring"' in page.text
     assert "style=" not in page.text
@@ -248,8 +248,8 @@ def test_two_models_are_compared_down_to_the_examples(
     page = visitor.get(f"/meters/{meter}/test-sets/1/compare?first=1&second=2")
     said = words(page)
     assert page.status_code == 200
-    assert f"{100 * 2 / rows:.4g} % test error" in said
-    assert f"{100 * 30 / rows:.4g} % test error" in said
+    assert f"{round(100 * 2 / rows, 1):g} % test error" in said
+    assert f"{round(100 * 30 / rows, 1):g} % test error" in said
     assert "28 right to wrong 0 wrong to right" in said
     assert "Examples 1 to 20 of 28." in said
     second = visitor.get(f"/meters/{meter}/test-sets/1/compare?first=1&second=2&page=2")

@@ -23,7 +23,7 @@ from easeml_meter.core.questions.question import most
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.numbers.intervals import clopper_pearson
-from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.numbers.rounding import as_written, percent_at_least, percent_at_most
 from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
 from easeml_meter.stats.feedback import confidence
 
@@ -236,7 +236,7 @@ def validation_noise(rows: int, spec: MeterSpec) -> str:
     sure = f"{100 * float(confidence(spec)):g} % sure"
     said = (
         f"Validation set of {rows:,} rows: {measured} wrong may be "
-        f"{at_least(100 * low, 3)} to {at_most(100 * high, 3)} % ({sure}, of one model)"
+        f"{percent_at_least(low)} to {percent_at_most(high)} % ({sure}, of one model)"
     )
     lowest = f"the lowest edge, {100 * float(edge):g} points"
     if max(high - 1 / _EXAMPLE, 1 / _EXAMPLE - low) <= edge:

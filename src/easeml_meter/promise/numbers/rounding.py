@@ -5,6 +5,7 @@ Numbers are taken as people write them: 0.3 means three tenths, not the double n
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -32,6 +33,16 @@ def at_most(value: float | Fraction, digits: int = _DIGITS) -> str:
 def at_least(value: float | Fraction, digits: int = _DIGITS) -> str:
     """Return a lower edge with a few digits, rounded down."""
     return _text(as_written(value), digits, ROUND_FLOOR)
+
+
+def percent_at_most(value: float | Fraction) -> str:
+    """Return an upper bound in percent with a decimal, rounded up."""
+    return f"{math.ceil(1000 * as_written(value)) / 10:.12g}"
+
+
+def percent_at_least(value: float | Fraction) -> str:
+    """Return a lower bound in percent with a decimal, rounded down."""
+    return f"{math.floor(1000 * as_written(value)) / 10:.12g}"
 
 
 def confidence_of(failure: Fraction) -> str:
