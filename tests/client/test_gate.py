@@ -179,6 +179,9 @@ def test_two_kinds_of_budget_do_not_share_cases(tmp_path: Path) -> None:
         alarms.ask(*pair(300, 0))
     with pytest.raises(InvalidInput, match="question"):
         Gate(tmp_path / "gate.jsonl", better_by="2%").ask(*pair(300, 0))
+    hidden = Gate(tmp_path / "alarm.log", not_worse="5%", reference="prod")
+    with pytest.raises(InvalidInput, match=r"ends in \.jsonl"):
+        hidden.ask(*pair(300, 0))
     apart = [{f"other-{n}": 1 for n in range(300)}] * 2
     assert alarms.ask(*apart).answer == "ok"
     bad = {case: int(n > 99) for n, case in enumerate(apart[0])}
@@ -248,6 +251,10 @@ def test_missing_cases_count_as_wrong_only_if_that_was_fixed(tmp_path: Path) -> 
     assert "missing" not in " ".join(told.text)
     with pytest.raises(InvalidInput, match="1 cases that OLD lacks"):
         filled.ask(short, old)
+    with pytest.raises(InvalidInput, match=r"new results: 1 cases that OLD lacks$"):
+        filled.ask(old, {"case-1": 1, "other": 1})  # and how many are missing is not said
+    with pytest.raises(InvalidInput, match="missing"):
+        Gate(tmp_path / "one.jsonl", missing="wrong", at_least="80%").ask(old)
     lower = Gate(tmp_path / "c.jsonl", missing="wrong", scores=True, lower_is_better=True)
     assert not lower.ask(dict.fromkeys(old, 0.5), dict.fromkeys(list(old)[:9], 0)).yes
 

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tests.client.loops import lines, pair, read
 from easeml_meter.client import answers, decision, gate, ledger
 from easeml_meter.client.gate import Gate
 from easeml_meter.client.ledger import BrokenLedger, Ledger, digest
+from easeml_meter.errors import Spent
 
 
 def test_both_writes_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +174,40 @@ def test_an_edited_line_a_fork_and_a_cut_are_named(tmp_path: Path) -> None:
     path.write_text(text.replace('"m3"', '"m9"'))
     with pytest.raises(BrokenLedger, match="line 6 was changed"):
         asked.ask(*pair(60, 0))
+
+
+def test_a_call_refuses_a_line_of_another_branch(tmp_path: Path) -> None:
+    asked = Gate(tmp_path / "gate.jsonl")
+    for name in ("a", "b", "c"):
+        asked.ask(*pair(60, 0), name=name)
+    written = asked.path.read_text().splitlines()
+    asked.path.write_text("".join(f"{line}\n" for line in (*written, written[3])))
+    with pytest.raises(BrokenLedger, match=r"line 6 does not follow .*chain"):
+        asked.ask(*pair(60, 0), name="d")
+
+
+def test_a_look_that_another_pair_ended_is_a_repeat(tmp_path: Path) -> None:
+    asked = Gate(tmp_path / "gate.jsonl")
+    asked.ask(*pair(60, 0), name="a")
+    asked.ask(*pair(60, 30), name="b")
+    text = asked.path.read_bytes()
+    asked.path.write_bytes(text[: text.index(b', "answer": "keep"')])  # killed in between
+    more = [{**results, "joined": 1} for results in pair(60, 30)]
+    told = asked.ask(*more, name="b", joined=True)
+    assert (told.answer, told.look, told.repeated) == ("discard", 2, True)
+    assert len(read(asked.path)) == 2
+
+
+def test_a_share_of_any_length_is_read(tmp_path: Path) -> None:
+    asked = Gate(tmp_path / "gate.jsonl", scores=True)
+    asked.ask([0.1] * 60, [0.1] * 60)
+    ledger = Ledger(asked.path)
+    small = replace(ledger.state, share=Fraction(1, 7**9_000))
+    ledger.write(ledger.line({"void": 1, "reason": "a share of 7,600 digits"}, small))
+    with pytest.raises(Spent, match="no number of wins"):
+        asked.ask([0.1] * 60, [0.9] * 60)
+    with pytest.raises(BrokenLedger, match="state"):
+        asked.audit()
 
 
 def test_git_merges_no_ledger_and_ignores_the_ids(tmp_path: Path) -> None:

@@ -65,6 +65,13 @@ def test_columns_are_named_or_found(tmp_path: Path) -> None:
         read_results({"a": 1}, form, "old")
 
 
+@pytest.mark.parametrize("case", [1.0, 1.5, ("a", 1), True])
+def test_ids_of_a_mapping_are_texts_or_whole_numbers(case: object) -> None:
+    assert read_results({1: 1, "b": 0}, Form(), "old").cases == {"1": 1, "b": 0}
+    with pytest.raises(InvalidInput, match="texts or whole numbers"):
+        read_results({case: 1, "b": 0}, Form(), "old")
+
+
 HIDDEN = "hidden-case"
 
 
