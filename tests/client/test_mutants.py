@@ -18,6 +18,7 @@ KERNEL, LEDGER, DECISION = "promise/kernel.py", "client/ledger.py", "client/deci
 GATE, COMMAND = "client/gate.py", "cli/gate.py"
 AFTER = "share = level if claimed else self.share - level"
 ANSWERED, RIGHT = "word = ledger.answer(pending, yes)", "sum(map(bool, cases.values()))"
+KINDS = "other.settings.words"
 SYNC = "            os.fsync(file.fileno())"
 
 MUTANTS = {
@@ -56,12 +57,7 @@ MUTANTS = {
         ("a fresh set shares cases", GATE, "if missing and any(", "if not look.fresh and any("),
     ),
     "client/test_gate.py::test_two_kinds_of_budget_do_not_share_cases": (
-        (
-            "two budgets on the same cases",
-            GATE,
-            "other.settings.words == ledger.settings.words",
-            "True",
-        ),
+        ("two budgets on the same cases", LEDGER, f"{KINDS} == self.settings.words", "True"),
     ),
     "cli/test_gate.py::test_keep_or_discard": (
         ("a repeat exits with 0", COMMAND, "good = advise or", "good = answer.repeated or"),
@@ -72,6 +68,15 @@ MUTANTS = {
 }
 
 
+SOURCE = Path(__file__).parents[2] / "src" / "easeml_meter"
+
+
+def test_every_mutant_has_one_place() -> None:
+    for mutants in MUTANTS.values():
+        for name, file, here, _ in mutants:
+            assert (SOURCE / file).read_text().count(here) == 1, name
+
+
 @pytest.mark.verify
 @pytest.mark.parametrize(
     ("test", "file", "here", "there"),
@@ -79,10 +84,8 @@ MUTANTS = {
 )
 def test_a_mutant_is_caught(tmp_path: Path, test: str, file: str, here: str, there: str) -> None:
     tests = Path(__file__).parents[1]
-    source = tests.parent / "src" / "easeml_meter"
-    shutil.copytree(source, tmp_path / "easeml_meter", ignore=shutil.ignore_patterns("__pycache__"))
-    text = (source / file).read_text()
-    assert text.count(here) == 1, f"{here} stands {text.count(here)} times in {file}"
+    shutil.copytree(SOURCE, tmp_path / "easeml_meter", ignore=shutil.ignore_patterns("__pycache__"))
+    text = (SOURCE / file).read_text()
     (tmp_path / "easeml_meter" / file).write_text(text.replace(here, there))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(

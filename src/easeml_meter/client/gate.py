@@ -234,7 +234,7 @@ class Gate:
             raise InvalidInput("new results: they cannot be read, and no case is known yet")
         entry = {"set": state.set + 1, "cases": len(cases), "ids": ids, "joined": False}
         if not state.set:
-            self._check_budgets(ledger, cases, ids)
+            ledger.check_budgets(cases, ids)
             return entry
         known = ledger.known_cases()
         here = known[state.set]
@@ -257,24 +257,8 @@ class Gate:
                 look.new.wrong = True
                 return None
             raise
-        self._check_budgets(ledger, cases, ids)
+        ledger.check_budgets(cases, ids)
         return entry if missing else entry | {"set": state.set, "joined": True}
-
-    def _check_budgets(self, ledger: Ledger, cases: Set[str], ids: str) -> None:
-        """Refuse cases on which another ledger of this folder spends the other kind of budget."""
-        for path in self.path.absolute().parent.glob("*.jsonl"):
-            with path.open("rb") as file:
-                if path.name == self.path.name or not file.read(9).startswith(b'{"gate": '):
-                    continue
-            other = Ledger(path)
-            if not other.made or other.settings.words == ledger.settings.words:
-                continue
-            # On a branch there are no ids, but the same cases have the same digest.
-            beside = path.with_suffix(".cases").exists()
-            known = other.known_cases().values() if beside else ()
-            if f'"ids": "{ids}"'.encode() in other.text or any(cases & each for each in known):
-                said = f"{other.path} asks these cases another way: each needs cases of its own"
-                raise invalid("ledger", str(self.path), said)
 
     def _asked_before(
         self, ledger: Ledger, test_set: int, new: str, old: str | None

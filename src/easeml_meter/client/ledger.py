@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -247,6 +247,26 @@ class Ledger:
             alone = f"the {state.cases:,} known cases alone can be taken"
             raise InvalidInput(f"{path} is not here, or not whole: without it, {alone}")
         return found
+
+    def check_budgets(self, cases: Set[str], ids: str) -> None:
+        """Refuse cases on which another ledger of this folder spends the other kind of budget.
+
+        Raises:
+            InvalidInput: one does.
+        """
+        for path in self.path.absolute().parent.glob("*.jsonl"):
+            with path.open("rb") as file:
+                if path.name == self.path.name or not file.read(9).startswith(b'{"gate": '):
+                    continue
+            other = Ledger(path)
+            if not other.made or other.settings.words == self.settings.words:
+                continue
+            # On a branch there are no ids, but the same cases have the same digest.
+            beside = path.with_suffix(".cases").exists()
+            known = other.known_cases().values() if beside else ()
+            if f'"ids": "{ids}"'.encode() in other.text or any(cases & each for each in known):
+                said = f"{other.path} asks these cases another way: each needs cases of its own"
+                raise invalid("ledger", str(self.path), said)
 
 
 @contextmanager
