@@ -11,8 +11,8 @@ are over and their test sets released.
 from __future__ import annotations
 
 from easeml_meter.lab.histories import histories
-from easeml_meter.lab.traces import Trace, readings, spec_for
-from easeml_meter.spec import Protocol
+from easeml_meter.lab.meters import Protocol
+from easeml_meter.lab.traces import Trace, meter_for, readings
 
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 
@@ -20,9 +20,11 @@ METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 def show(trace: Trace) -> None:
     print(f"{trace.title}. {trace.story}")
     for protocol in METERS:
-        spec = spec_for(trace, protocol)
-        edges = ", ".join(f"{band.lower:g}" for band in spec.bands[1:])
-        print(f"{protocol} meter: bands cut at {edges}; tolerance {spec.tolerances[0]:.3g}")
+        question = meter_for(trace, protocol).question
+        edges = ", ".join(f"{float(edge):g}" for edge in question.ends[1:-1])
+        print(
+            f"{protocol} meter: bands cut at {edges}; tolerance {float(question.tolerances[0]):.3g}"
+        )
     print(f"{'step':<24}{'validation':>12}{'hidden':>9}{'gap':>7}{'regular':>9}{'incremental':>13}")
     told = zip(*(readings(trace, protocol) for protocol in METERS), strict=True)
     for step, (regular, incremental) in zip(trace.steps, told, strict=True):

@@ -43,6 +43,7 @@ ELSEWHERE = {
     "integrations/test_mcp.py": ("cli/mcp",),
     "client/test_meter.py": ("client/meters",),
     # A figure of the paper is checked as a whole.
+    "lab/test_curves.py": ("lab/meters",),
     "lab/test_figures.py": ("lab/drawings",),
     "lab/test_traces.py": ("lab/histories",),
     "lab/simulation/test_arena.py": ("lab/simulation/developers",),

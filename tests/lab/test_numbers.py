@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from easeml_meter.lab.curves import HEADLINE, REGULAR_TENANTS, labels, spec_of
+from easeml_meter.lab.curves import HEADLINE, REGULAR_TENANTS, labels, meter_of
 from easeml_meter.lab.numbers import (
     NUMBERS,
     ClaimVerdict,
@@ -16,7 +16,7 @@ from easeml_meter.lab.numbers import (
     of_number,
     read_number,
 )
-from easeml_meter.stats.counting import log_models
+from easeml_meter.promise.compare import as_published
 
 
 def numbers(printed: str) -> list[Number]:
@@ -142,6 +142,7 @@ def test_the_first_lines_of_the_tenant_equations_are_taken_literally() -> None:
 
 
 def test_bisection_agrees_with_the_planner() -> None:
-    spec = spec_of(REGULAR_TENANTS, HEADLINE)
-    found = hoeffding_labels(log_models(spec), spec.tolerances, spec.delta)
+    meter = meter_of(REGULAR_TENANTS, HEADLINE)
+    pairs = [each.log_count for each in as_published(meter)]
+    found = hoeffding_labels(pairs, [*map(float, meter.question.tolerances)], HEADLINE.delta)
     assert found == labels(REGULAR_TENANTS, HEADLINE)

@@ -9,17 +9,17 @@ import pytest
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.lab import histories
-from easeml_meter.lab.traces import Trace, TracedStep, planned, readings, spec_for
-from easeml_meter.spec import Protocol
+from easeml_meter.lab.meters import Protocol
+from easeml_meter.lab.traces import Trace, TracedStep, meter_for, planned, readings
 
 EDGES = (0.05, 0.1, 0.2, 0.3)
 GAPS = (0.0, 0.04, 0.05, 0.12, 0.35, 0.02, 0.2, 0.1)
 
 
 def a_trace(tolerance: float = 0.05) -> Trace:
-    spec, labels = planned(EDGES, tolerance)
+    meter, labels = planned(EDGES, tolerance)
     steps = tuple(TracedStep(f"change {gap}", round(0.4 - gap, 2), 0.4) for gap in GAPS)
-    return Trace("made up", "for a test", labels, spec, steps)
+    return Trace("made up", "for a test", labels, meter, steps)
 
 
 def test_a_regular_meter_tells_the_band_of_each_gap() -> None:
@@ -37,13 +37,15 @@ def test_an_incremental_meter_tells_the_worst_so_far() -> None:
 
 def test_the_incremental_meter_is_more_exact_on_the_same_labels() -> None:
     trace = a_trace()
-    regular, incremental = (spec_for(trace, each).tolerances[0] for each in list(Protocol)[:2])
+    regular, incremental = (
+        meter_for(trace, each).question.tolerances[0] for each in list(Protocol)[:2]
+    )
     assert incremental < regular
 
 
 def test_too_few_labels_are_refused() -> None:
     trace = a_trace()
-    short = Trace(trace.title, trace.story, trace.labels // 2, trace.spec, trace.steps)
+    short = Trace(trace.title, trace.story, trace.labels // 2, trace.meter, trace.steps)
     with pytest.raises(InvalidInput):
         readings(short, Protocol.REGULAR)
 
@@ -65,7 +67,7 @@ def test_the_digits_history_visibly_overfits_and_repeats() -> None:
 def test_the_made_history_keeps_the_promise() -> None:
     trace = histories.made()
     assert len(trace.steps) == 8
-    assert trace.spec.tolerances[0] == 0.01
+    assert float(trace.meter.question.tolerances[0]) == 0.01
     for step in trace.steps:
         assert step.true_loss is not None
         assert abs(step.test_loss - step.true_loss) <= 0.01

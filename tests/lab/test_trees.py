@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from easeml_meter.lab.meters import Protocol, equal_edges, gap_meter
 from easeml_meter.lab.trees import paper_trees, tree
-from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats import counting
+from easeml_meter.promise.compare import all_answers
 
 
 def test_the_trees_of_the_paper() -> None:
@@ -20,10 +20,8 @@ def test_the_trees_of_the_paper() -> None:
 
 
 def counted(signals: int, steps: int, protocol: Protocol) -> int:
-    spec = MeterSpec.uniform(
-        signals=signals, tolerance=0.01, steps=steps, delta=0.1, protocol=protocol
-    )
-    return sum(counting.models(spec, steps, possible=signals))
+    meter = gap_meter(equal_edges(signals), [0.01], steps=steps, delta=0.1, protocol=protocol)
+    return round(sum(math.exp(each.log_count) for each in all_answers(meter)))
 
 
 @pytest.mark.parametrize("signals", [1, 2, 3, 4])

@@ -6,7 +6,8 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 
-from easeml_meter.core.questions.planning import required_labels
+from msgspec.structs import replace
+
 from easeml_meter.lab.curves import (
     DELTAS,
     HEADLINE,
@@ -26,9 +27,11 @@ from easeml_meter.lab.curves import (
     Curve,
     CurveForm,
     labels,
+    labels_of,
+    meter_of,
     ratio,
-    spec_of,
 )
+from easeml_meter.lab.meters import Protocol, with_tolerances
 from easeml_meter.lab.numbers import (
     CLOSE,
     INCREMENTAL_OVER_REGULAR,
@@ -47,7 +50,8 @@ from easeml_meter.lab.numbers import (
 )
 from easeml_meter.lab.traces import readings
 from easeml_meter.lab.trees import paper_trees, tree
-from easeml_meter.spec import Protocol
+from easeml_meter.promise.budgets import Reverts
+from easeml_meter.promise.teams import Teams
 
 FOUR_PANELS = tuple(itertools.product((0.05, 0.01), (0.05, 0.01)))
 """Delta and epsilon of the four subfigures."""
@@ -291,9 +295,7 @@ def _other_tolerances() -> ClaimFinding:
     for spread in (2.0, 1.0, 0.5, 0.2, 0.1, 0.05):
         tolerances = [0.01 * (1 + spread * k) for k in range(5)]
         worst[spread] = max(
-            required_labels(
-                spec_of(INCREMENTAL_NONUNIFORM, Case(t)).with_tolerances(tolerances)
-            ).labels
+            labels_of(with_tolerances(meter_of(INCREMENTAL_NONUNIFORM, Case(t)), tolerances))
             / labels(IDEAL, Case(t))
             for t in STEPS
         )
@@ -348,9 +350,9 @@ def _checkpoints_may_be_passed() -> ClaimFinding:
     """5.2: Two tenants save labels where one starts from the checkpoint made by the other."""
     alone = labels(REGULAR_NONUNIFORM, HEADLINE, CurveForm.TIGHTENED)
     apart = labels(REGULAR_TENANTS, HEADLINE, CurveForm.TIGHTENED)
-    passing = required_labels(
-        spec_of(REGULAR_TENANTS, HEADLINE, CurveForm.TIGHTENED).replace(handover=True)
-    ).labels
+    teams = meter_of(REGULAR_TENANTS, HEADLINE)
+    together = Teams(teams=teams.budget.teams, handover=True)
+    passing = labels_of(replace(teams, budget=together), CurveForm.TIGHTENED)
     found = (
         f"T = 10, tightened: {apart:,} labels if no tenant's models depend on the other's signals; "
         f"{passing:,} if one starts from the other's checkpoint, which carries those signals; "
@@ -406,14 +408,15 @@ def _incremental_travel_gains_nothing() -> ClaimFinding:
     t_B.
     """
     # Try every schedule of reverts at T = 5, and (1, .., B) at T = 10.
-    base = spec_of(INCREMENTAL_NONUNIFORM, Case(5))
+    base = meter_of(INCREMENTAL_NONUNIFORM, Case(5))
     schedules = [
         schedule
         for budget in range(1, 6)
         for schedule in itertools.combinations_with_replacement(range(1, 6), budget)
         if all(step > index for index, step in enumerate(schedule))
     ]
-    sizes = [required_labels(base.replace(reverts=schedule)).labels for schedule in schedules]
+    budgets = (Reverts(steps=5, reverts=schedule) for schedule in schedules)
+    sizes = [labels_of(replace(base, budget=budget)) for budget in budgets]
     plain = labels(INCREMENTAL_NONUNIFORM, Case(5))
     ten = labels(INCREMENTAL_NONUNIFORM, Case(10))
     gains = [plain / size for size in sizes] + [
@@ -583,7 +586,7 @@ def _test_is_near_truth() -> ClaimFinding:
     errors = [
         abs(step.test_loss - step.true_loss) for step in trace.steps if step.true_loss is not None
     ]
-    tolerance = float(trace.spec.meter.question.tolerances[0])
+    tolerance = float(trace.meter.question.tolerances[0])
     found = (
         f"where the truth is known, test and true loss are at most {max(errors):.4f} apart in "
         f"{len(errors)} steps (tolerance {tolerance:g}, {trace.labels:,} labels); one history "

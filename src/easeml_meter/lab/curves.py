@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.spec import Count, MeterSpec, Protocol
+from easeml_meter.lab.meters import Protocol, equal_edges, gap_meter
+from easeml_meter.promise import compare, solve
+from easeml_meter.promise.budgets import Reverts
+from easeml_meter.promise.meter import Budget, Meter
+from easeml_meter.promise.teams import Teams
 
 
 class CurveForm(StrEnum):
@@ -85,28 +88,40 @@ DRAWN = (*range(10, 20, 2), *range(20, 40, 4), *STEPS[3:])
 DELTAS = tuple(hundredths / 100 for hundredths in range(10, 0, -1))
 
 
-def spec_of(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) -> MeterSpec:
-    """Return the specification behind one point."""
-    steps, reverts = setting.steps, setting.reverts
-    numbers = range(1, setting.signals + 1)
-    tolerances = [setting.tolerance * (k if meter.nonuniform else 1) for k in numbers]
-    return MeterSpec.uniform(
-        signals=setting.signals,
-        tolerance=tolerances,
+def meter_of(curve: Curve, case: Case) -> Meter:
+    """Return the meter behind one point."""
+    steps = case.steps
+    budget: Budget | None = None
+    numbers = range(1, case.signals + 1)
+    tolerances = [case.tolerance * (k if curve.nonuniform else 1) for k in numbers]
+    if curve.two_tenants:
+        budget = Teams(teams=(steps - steps // 2, steps // 2))
+    elif curve.travels and case.reverts:
+        budget = Reverts(steps=steps, reverts=tuple(range(1, case.reverts + 1)))
+    return gap_meter(
+        equal_edges(case.signals),
+        tolerances,
         steps=steps,
-        delta=setting.delta,
-        protocol=meter.protocol,
-        published=form is CurveForm.PUBLISHED,
-        count=Count.ALL,  # what a better tail and fewer events gain on the paper's own histories
-        tenants=(steps - steps // 2, steps // 2) if meter.two_tenants else (),
-        reverts=tuple(range(1, reverts + 1)) if meter.travels else (),
+        delta=case.delta,
+        protocol=curve.protocol,
+        budget=budget,
     )
 
 
+def labels_of(meter: Meter, form: CurveForm = CurveForm.PUBLISHED) -> int:
+    """Return the labels of a meter; tightened is what a better tail and fewer events gain.
+
+    Both count the paper's own histories, consistent with the promise or not.
+    """
+    if form is CurveForm.PUBLISHED:
+        return compare.published(meter)
+    return solve.labels(meter, terms=compare.all_answers)
+
+
 @cache
-def labels(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) -> int:
+def labels(curve: Curve, case: Case, form: CurveForm = CurveForm.PUBLISHED) -> int:
     """Return the labels that one point of a curve stands for."""
-    return required_labels(spec_of(meter, setting, form)).labels
+    return labels_of(meter_of(curve, case), form)
 
 
 def ratio(

@@ -13,9 +13,9 @@ from typing import Any
 
 from easeml_meter.charts import altair
 from easeml_meter.lab.curves import CurveForm, Curves, Panel
+from easeml_meter.lab.meters import Protocol
 from easeml_meter.lab.traces import Trace, TracedReading, TracedStep, readings
 from easeml_meter.lab.trees import Node, Tree
-from easeml_meter.spec import Protocol
 
 INK = "#1c1e21"
 PAGE_INK = "currentColor"
@@ -253,7 +253,7 @@ def _meter_chart(trace: Trace, protocol: Protocol, names: list[str], ink: str) -
         for name, step, reading in zip(names, trace.steps, told, strict=True)
         for bar in _segments(name, step, reading)
     ]
-    edges = [*map(float, trace.spec.meter.question.ends)]
+    edges = [*map(float, trace.meter.question.ends)]
     y = {
         # A square root gives the small gaps, which matter, more room than the large ones.
         "scale": alt.Scale(type="sqrt", domain=[0, 1]),

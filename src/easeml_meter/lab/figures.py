@@ -22,6 +22,7 @@ from easeml_meter.lab import curves, drawings, numbers
 from easeml_meter.lab.claims import CLAIMS
 from easeml_meter.lab.curves import Curve, CurveForm, Curves
 from easeml_meter.lab.drawings import Drawn, Sign
+from easeml_meter.lab.meters import Protocol
 from easeml_meter.lab.numbers import (
     NUMBERS,
     Claim,
@@ -33,7 +34,7 @@ from easeml_meter.lab.numbers import (
 )
 from easeml_meter.lab.traces import Trace, readings
 from easeml_meter.lab.trees import Tree, paper_trees
-from easeml_meter.spec import Protocol
+from easeml_meter.spec import MeterSpec
 
 Row = dict[str, object]
 
@@ -381,6 +382,15 @@ def conditions(figure: Figure) -> tuple[str, ...]:
     return tuple(
         f"{meter.name}: {line.replace(' (about people)', '')}"
         for meter in figure.meters
-        for line in gap_assumptions(curves.spec_of(meter, curves.Case(10, reverts=3)))
+        for line in gap_assumptions(_flat(meter))
         if "about people" in line
+    )
+
+
+def _flat(curve: Curve) -> MeterSpec:
+    return MeterSpec.uniform(
+        tolerance=0.01,
+        protocol=str(curve.protocol),
+        tenants=(5, 5) if curve.two_tenants else (),
+        reverts=(1, 2, 3) if curve.travels else (),
     )

@@ -108,7 +108,7 @@ def digits() -> Trace:
         story="scikit-learn's handwritten digits: 120 images to train on, 60 to validate on, "
         f"{labels:,} hidden. The tolerance is the smallest that so few labels can promise.",
         labels=labels,
-        spec=with_tolerance((0.05, 0.1, 0.2, 0.3), labels),
+        meter=with_tolerance((0.05, 0.1, 0.2, 0.3), labels),
         steps=tuple(desk.steps),
     )
 
@@ -128,7 +128,7 @@ def made() -> Trace:
     from sklearn.naive_bayes import GaussianNB
 
     tolerance = 0.01
-    spec, labels = planned((0.02, 0.05, 0.1, 0.2), tolerance)
+    meter, labels = planned((0.02, 0.05, 0.1, 0.2), tolerance)
     train, validation, fresh = 200, 150, 60_000
     inputs, classes = make_classification(
         n_samples=train + 2 * validation + labels + fresh,
@@ -162,7 +162,7 @@ def made() -> Trace:
         f"validate on, and {labels:,} hidden, the number planned for a tolerance of {tolerance:g}. "
         f"{fresh:,} fresh examples stand for the truth.",
         labels=labels,
-        spec=spec,
+        meter=meter,
         steps=tuple(desk.steps),
     )
 

@@ -13,7 +13,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
-from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.curves import (
     ALL_METERS,
     DELTAS,
@@ -31,14 +30,16 @@ from easeml_meter.lab.curves import (
     Curve,
     CurveForm,
     labels,
+    labels_of,
+    meter_of,
     ratio,
-    spec_of,
 )
+from easeml_meter.lab.meters import Protocol, equal_edges, gap_meter, gap_of, with_tolerances
 from easeml_meter.lab.trees import tree
+from easeml_meter.promise import solve
+from easeml_meter.promise.budgets import Memory, Reverts
+from easeml_meter.promise.compare import all_answers, as_published
 from easeml_meter.promise.numbers.plain import log_sum
-from easeml_meter.spec import Count, MeterSpec, Protocol
-from easeml_meter.stats.counting import log_models
-from easeml_meter.stats.planning import smallest
 
 CLOSE = 0.05
 """Relative distance up to which a number still counts as close."""
@@ -258,8 +259,7 @@ def improvement_by_steps() -> str:
 
 
 def _why_tenants() -> str:
-    uniform = spec_of(REGULAR_TENANTS, HEADLINE).with_tolerances([HEADLINE.tolerance] * 5)
-    size = required_labels(uniform).labels
+    size = labels_of(with_tolerances(meter_of(REGULAR_TENANTS, HEADLINE), [HEADLINE.tolerance]))
     factor = labels(REGULAR_NONUNIFORM, HEADLINE) / size
     return (
         f"the uniform meter with two tenants gives {size:,} ({factor:.2f}x): "
@@ -455,21 +455,23 @@ def side_by_side() -> list[dict[str, Any]]:
         curve, at = number.meter, number.at
         if curve is None or (at.steps, at.tolerance) != (HEADLINE.steps, HEADLINE.tolerance):
             continue
-        spec = spec_of(curve, at).replace(published=False, count=Count.CONSISTENT)
-        plan = f"--steps {spec.steps} --signals {spec.meter.question.rungs} --delta {spec.delta:g}"
-        plan += f" --tolerance {','.join(f'{each:g}' for each in dict.fromkeys(spec.tolerances))}"
-        here = [_HERE.get(spec.protocol, str(spec.protocol))]
+        meter, tolerances = meter_of(curve, at), gap_of(meter_of(curve, at)).tolerance
+        plan = f"--steps {at.steps} --signals {at.signals} --delta {at.delta:g}"
+        plan += f" --tolerance {','.join(f'{float(each):g}' for each in tolerances)}"
+        here = [_HERE.get(curve.protocol, str(curve.protocol))]
+        teams = ",".join(map(str, meter.budget.teams))
+        reverts = meter.budget.reverts if isinstance(meter.budget, Reverts) else ()
         for given, option, name in (
             (curve.nonuniform, "", "a tolerance for each band"),
-            (spec.protocol is not Protocol.REGULAR, f" --protocol {spec.protocol}", ""),
-            (spec.tenants, f" --tenants {','.join(map(str, spec.tenants))}", "two teams"),
-            (spec.reverts, f" --reverts {','.join(map(str, spec.reverts))}", "steps undone"),
+            (curve.protocol is not Protocol.REGULAR, f" --protocol {curve.protocol}", ""),
+            (curve.two_tenants, f" --tenants {teams}", "two teams"),
+            (reverts, f" --reverts {','.join(map(str, reverts))}", "steps undone"),
         ):
             plan += option if given else ""
             here += [name] if given and name else []
         row: dict[str, Any] = {"paper": curve.name, "here": ", ".join(here)}
         row |= {"command": f"meter plan {plan}", "printed": number.printed}
-        row |= {"formula": int(number.computed), "labels": required_labels(spec).labels}
+        row |= {"formula": int(number.computed), "labels": solve.labels(meter)}
         found.append(row)
     return found
 
@@ -492,10 +494,9 @@ def misprints() -> tuple[Misprint, ...]:
         if each.verdict is not ClaimVerdict.HOLDS
     ]
     drawn, named = tree(2, 2, Protocol.REGULAR), tree(2, 3, Protocol.REGULAR)
-    forgetful = MeterSpec.uniform(
-        signals=5, tolerance=0.01, steps=10, delta=0.01, memory=2, count=Count.ALL
-    )
-    models = round(math.exp(log_sum(log_models(forgetful))))
+    budget = Memory(steps=10, memory=2)
+    forgetful = gap_meter(equal_edges(5), [0.01], steps=10, delta=0.01, budget=budget)
+    models = round(math.exp(log_sum([each.log_count for each in all_answers(forgetful)])))
     return (
         *found,
         Misprint(
@@ -542,13 +543,15 @@ def misprints() -> tuple[Misprint, ...]:
     )
 
 
-def _tenant_equation(number: int, meter: Curve, why: str) -> Misprint:
+def _tenant_equation(number: int, curve: Curve, why: str) -> Misprint:
     """Take the first line of Equation 9 or 10 at its word."""
-    spec = spec_of(meter, HEADLINE)
-    literal = [count - math.log(spec.signals) for count in log_models(spec)]
-    size = hoeffding_labels(literal, spec.tolerances, spec.delta)
+    found = meter_of(curve, HEADLINE)
+    pairs = [each.log_count for each in as_published(found)]
+    literal = [count - math.log(HEADLINE.signals) for count in pairs]
+    tolerances = [*map(float, found.question.tolerances)]
+    size = hoeffding_labels(literal, tolerances, HEADLINE.delta)
     printed = f"first line, with the factor 1/m: {size:,} labels at T = 10"
-    formula = f"{labels(meter, HEADLINE):,} by its second line"
+    formula = f"{labels(curve, HEADLINE):,} by its second line"
     return Misprint(f"5.2, Equation {number}", printed, formula, why)
 
 
@@ -565,4 +568,4 @@ def hoeffding_labels(log_counts: Sequence[float], tolerances: Sequence[float], d
         ]
         return log_sum(terms) - math.log(delta)
 
-    return smallest(excess, 1 << 40)
+    return solve.smallest(excess, 1 << 40)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from easeml_meter.core.questions.planning import reachable_tolerance, required_labels
-from easeml_meter.promise import ledger
+from msgspec.structs import replace
+
+from easeml_meter.lab.meters import Protocol, gap_meter, gap_of
+from easeml_meter.promise import ledger, solve
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.questions import Measured, Shown
-from easeml_meter.spec import MeterSpec, Protocol
 
 STEPS = 8
 DELTA = 0.1
@@ -39,7 +41,7 @@ class Trace:
     story: str
     labels: int
     """Size of the hidden test set."""
-    spec: MeterSpec
+    meter: Meter
     """The regular meter; the incremental one has the same bands."""
     steps: tuple[TracedStep, ...]
 
@@ -57,35 +59,35 @@ class TracedReading:
     """Where the range begins that this very model's gap lies in: 0 for an incremental meter."""
 
 
-def with_tolerance(edges: tuple[float, ...], labels: int) -> MeterSpec:
+def with_tolerance(edges: tuple[float, ...], labels: int) -> Meter:
     """Return the meter with these band edges, at the smallest tolerance the labels can promise."""
-    shape = MeterSpec.uniform(
-        signals=len(edges) + 1, tolerance=0.1, steps=STEPS, delta=DELTA, edges=edges
-    )
-    return reachable_tolerance(shape, labels, keep_edges=True).spec
+    return solve.tolerance(gap_meter(edges, [0.1], steps=STEPS, delta=DELTA), labels)
 
 
-def planned(edges: tuple[float, ...], tolerance: float) -> tuple[MeterSpec, int]:
+def planned(edges: tuple[float, ...], tolerance: float) -> tuple[Meter, int]:
     """Return the meter with these band edges and this tolerance, and the labels it needs."""
-    spec = MeterSpec.uniform(
-        signals=len(edges) + 1, tolerance=tolerance, steps=STEPS, delta=DELTA, edges=edges
-    )
-    return spec, required_labels(spec).labels
+    meter = gap_meter(edges, [tolerance], steps=STEPS, delta=DELTA)
+    return meter, solve.labels(meter)
 
 
-def spec_for(trace: Trace, protocol: Protocol) -> MeterSpec:
+def meter_for(trace: Trace, protocol: Protocol) -> Meter:
     """Return the trace's meter as regular or incremental, each as exact as its labels allow."""
-    if protocol is trace.spec.protocol:
-        return trace.spec
-    other = trace.spec.replace(protocol=protocol)
-    return reachable_tolerance(other, trace.labels, keep_edges=True).spec
+    if protocol is Protocol.REGULAR:
+        return trace.meter
+    question = replace(gap_of(trace.meter), worst=True)
+    other = replace(trace.meter, question=question)
+    return solve.tolerance(other, trace.labels)
 
 
 def readings(trace: Trace, protocol: Protocol) -> tuple[TracedReading, ...]:
-    """Run the meter's own rules over a history."""
-    spec = spec_for(trace, protocol)
-    meter, at = spec.meter, ledger.start(spec.meter)
-    told = []
+    """Run the meter's own rules over a history.
+
+    Raises:
+        InvalidInput: its labels are too few for so many steps.
+    """
+    meter = meter_for(trace, protocol)
+    ledger.check_size(meter, trace.labels)
+    at, told = ledger.start(meter), []
     for number, step in enumerate(trace.steps, 1):
         shown = Shown(trace.labels, as_written(step.validation_loss))
         decided = ledger.decide(meter, at, Measured(shown, as_written(step.test_loss)))

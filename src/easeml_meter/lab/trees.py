@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from easeml_meter.spec import Protocol
+from easeml_meter.lab.meters import Protocol
 
 
 @dataclass(frozen=True)

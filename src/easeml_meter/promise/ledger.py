@@ -193,11 +193,10 @@ def check_size(meter: Meter, size: int, stage: int = 0) -> None:
     """
     if meter.question.form == "level":
         return
-    stages = 2 if isinstance(meter.renewal, TopUp) and not stage else 1
+    stages = 2 if isinstance(meter.renewal, TopUp) else 1
     rows = size // meter.renewal.window if isinstance(meter.renewal, Window) else size
-    failure = log_failure(meter, rows, 0 if stage else None)
     allowed = math.log(meter.delta / (meter.sample.tries * stages))
-    if failure > allowed + _ROUNDING:
+    if log_failure(meter, rows, stage) > allowed + _ROUNDING:
         raise invalid("labels", size, "too few to promise so many steps: see the plan")
 
 

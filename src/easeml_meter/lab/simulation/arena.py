@@ -10,9 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from easeml_meter.core.model import Entry
+from easeml_meter.lab.meters import gap_of
 from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
 from easeml_meter.promise import ledger
-from easeml_meter.promise.gap import ABOVE, BELOW, Gap
+from easeml_meter.promise.gap import ABOVE, BELOW
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written
@@ -43,13 +44,6 @@ def name_of(number: int) -> str:
 
 
 Loss = float | Fraction
-
-
-def gap_of(meter: Meter) -> Gap:
-    """Return the question of a meter that is played here."""
-    if not isinstance(meter.asked, Gap):
-        raise TypeError(f"{meter.question} is no gap")
-    return meter.asked
 
 
 def answer_to(

@@ -11,7 +11,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from easeml_meter.lab.simulation.arena import Arena, TreeNode, answer_to, gap_of
+from easeml_meter.lab.meters import gap_of
+from easeml_meter.lab.simulation.arena import Arena, TreeNode, answer_to
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
 from easeml_meter.promise.ledger import Snapshot, most_answers
 from easeml_meter.promise.meter import Meter

@@ -1,0 +1,64 @@
+"""The meters of the paper: its four protocols, by the words of its legends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from fractions import Fraction
+
+from msgspec.structs import replace
+
+from easeml_meter.promise.budgets import Memory, Steps
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.meter import Budget, Meter
+from easeml_meter.promise.renewals import EveryStep, Fresh
+from easeml_meter.promise.schema import Exacts, exact
+
+
+class Protocol(StrEnum):
+    """How answers come about; the last two are baselines."""
+
+    REGULAR = "regular"
+    INCREMENTAL = "incremental"
+    RESAMPLING = "resampling"
+    INDEPENDENT = "independent"
+
+
+def equal_edges(bands: int) -> tuple[Fraction, ...]:
+    """Return the inner edges of so many bands of one width."""
+    return tuple(Fraction(band, bands) for band in range(1, bands))
+
+
+def gap_meter(
+    edges: Sequence[float | Fraction],
+    tolerances: Sequence[float],
+    *,
+    steps: int,
+    delta: float,
+    protocol: Protocol = Protocol.REGULAR,
+    budget: Budget | None = None,
+) -> Meter:
+    """Return the meter of these bands and tolerances; without a budget, with that many steps."""
+    question = Gap(
+        tolerance=Exacts(map(exact, tolerances if len({*tolerances}) > 1 else tolerances[:1])),
+        edges=tuple(map(exact, edges)),
+        worst=protocol is Protocol.INCREMENTAL,
+    )
+    if budget is None:
+        alone = protocol is Protocol.INDEPENDENT
+        budget = Memory(steps=steps, memory=0) if alone else Steps(steps=steps)
+    renewal = EveryStep() if protocol is Protocol.RESAMPLING else Fresh()
+    return Meter(question=question, budget=budget, renewal=renewal, delta=exact(delta))
+
+
+def gap_of(meter: Meter) -> Gap:
+    """Return the question of a meter that asks for the gap."""
+    if not isinstance(meter.asked, Gap):
+        raise TypeError(f"{meter.question} is no gap")
+    return meter.asked
+
+
+def with_tolerances(meter: Meter, tolerances: Sequence[float]) -> Meter:
+    """Return the meter with other tolerances on the same bands."""
+    other = Exacts(map(exact, tolerances))
+    return replace(meter, question=replace(gap_of(meter), tolerance=other))
