@@ -17,6 +17,7 @@ from tests.cli.workbench import (
 from tests.live import Live
 from tests.storage.examples import stored
 
+from easeml_meter.spec import MeterSpec
 from easeml_meter.storage import schema
 
 PASSWORD = "correct horse battery"  # noqa: S105
@@ -55,21 +56,32 @@ class Office(Workbench):
 
     def make(self, **options: Any) -> int:
         """Make the meter and give the seats; give the labels it needs."""
+        return self.make_of(animal_spec(**options))
+
+    def make_of(self, spec: MeterSpec) -> int:
+        """Do the same with a whole meter."""
         self.acting("admin")
-        labels = self.init(**options)
+        labels = self.init_of(spec)
         for role in ROLES:
             self.ok("seat", "give", self.user(role), role)
         return labels
 
     def init(self, **options: Any) -> int:
-        animal_spec(**options).write(self.folder / "spec.toml")
+        return self.init_of(animal_spec(**options))
+
+    def init_of(self, spec: MeterSpec) -> int:
+        spec.write(self.folder / "spec.toml")
         labels = self.json("init", "--spec", "spec.toml", "--name", self.name)["labels"]
         assert isinstance(labels, int)
         return labels
 
     def ready(self, **options: Any) -> list[str]:
         """Make the meter, deliver both sets; give the hidden labels."""
-        labels = animals(self.make(**options))
+        return self.ready_for(animal_spec(**options))
+
+    def ready_for(self, spec: MeterSpec) -> list[str]:
+        """Do the same with a whole meter."""
+        labels = animals(self.make_of(spec))
         self.acting("developer").validate(VALIDATION)
         self.acting("labeler").deliver(labels, seed=next(SEEDS))
         self.acting("developer")

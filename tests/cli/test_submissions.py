@@ -26,6 +26,8 @@ from tests.cli.workbench import (
 from tests.live import live
 from tests.scoring.onnx_models import classifier
 
+from easeml_meter.core.questions.labels import plan_alarm
+
 
 def good(desk: Workbench) -> dict[str, list[Any]]:
     """Read the good predictions on the test set, as columns."""
@@ -143,6 +145,7 @@ def test_a_check_says_how_files_are_read_and_changes_nothing(desk: Workbench) ->
 
 AS_NOBODY = """
 import contextlib, io, os, sys
+from easeml_meter.core.questions.labels import plan_alarm
 from easeml_meter.cli import main
 
 def run(arguments):
@@ -225,6 +228,15 @@ def test_the_whole_loop(office: Office) -> None:
     assert office.acting("labeler").json("testset", "requests")[0]["generation"] == 2
 
 
+def test_a_runner_gets_a_receipt_whatever_the_answer_is(office: Office) -> None:
+    labels = office.ready_for(plan_alarm(40).spec.replace(classes=("cat", "dog")))
+    bad = office.predictions(wrong(labels, len(labels)), VALIDATION, name="bad")
+    told = office.acting("runner").ok("submit", *bad)
+    assert told.startswith("submitted as step 1 of test set 1: the answer is shown to")
+    assert office.acting("developer").run("status", "--model", "bad-on-test").code == 6
+    assert office.run("submit", *bad).code == 6, "a repeat exits as its answer would have"
+
+
 def test_ctrl_c_takes_a_waiting_model_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with live(tmp_path / "server", working=False) as site:
         office = Office(site, tmp_path, monkeypatch)
@@ -259,7 +271,10 @@ def test_a_runner_reports_scores_and_the_developer_gates(office: Office) -> None
     files = ["--test", "hidden-scores.csv", "--validation", "dev-scores.csv", "--model", "m"]
     line = "developers may not report scores: a runner submits them"
     assert line in office.refused(5, "submit", *files)
-    assert "submitted as step 1" in office.acting("runner").ok("submit", *files)
+    for option in ("--fail-above=1", "--most-loss=.1", "--summary=s.md", "--junit=j.xml"):
+        refused = office.acting("runner").refused(5, "submit", *files, option)
+        assert f"{option.split('=')[0]}: the answer is not told to this caller" in refused
+    assert "submitted as step 1" in office.ok("submit", *files), "nothing was sent before"
     assert "passed" in office.acting("developer").ok("status", "--model", "m", "--fail-above", "1")
 
     # What a runner's evaluation has not written, or not to its end, is an answer too.

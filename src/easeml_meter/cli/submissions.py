@@ -131,6 +131,7 @@ def submit(
     meter = open_meter(place)
     if options["reader"] is not None:
         submitted = _read_logs(meter, options)
+    _check_told(meter, tenant, options)
     gate = _gate(options, meter.spec)
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
@@ -156,10 +157,7 @@ def submit(
             )
     except Untold as told:
         echo_either(as_json, told.receipt, str(told))
-        if gate is not None:  # what was not told cannot pass
-            needed = "run meter status --model with a developer's token"
-            raise Denied(f"gate: the answer is not told to this caller: {needed}") from None
-        return
+        return  # whatever the answer is
     except KeyboardInterrupt as stopped:  # at a server, it says what became of the submission
         raise Interrupted(str(stopped) or "interrupted") from None
     if as_json:
@@ -223,6 +221,24 @@ def _spent(meter: MeterVerbs, number: int) -> bool:
     return any(each.number == number and each.phase is Phase.SPENT for each in generations)
 
 
+_OF_VERDICTS = ("fail_above", "most_loss", "summary", "junit")
+"""Options that need the answer: files are written of a verdict only, so they ask for one, too."""
+
+
+def _check_told(meter: MeterVerbs, tenant: int | None, options: dict[str, Any]) -> None:
+    """Refuse what needs the answer, before anything is sent, to a caller who is not told it."""
+    named = [f"--{each.replace('_', '-')}" for each in _OF_VERDICTS if options[each] is not None]
+    if not named:
+        return
+    try:
+        meter.status(tenant=tenant)
+    except Denied:
+        needed = "leave it out, and run meter status --model with a developer's token"
+        raise Denied(f"{named[0]}: the answer is not told to this caller: {needed}") from None
+    except MeterError:  # anything else the submission itself will say
+        return
+
+
 def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
     """Read the options of a gate before anything is submitted; a condition is one by itself.
 
@@ -230,10 +246,8 @@ def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
     """
     from easeml_meter.core.gate import Gate
 
-    # Files are written of a verdict only, so they ask for a gate, too.
-    named = ("fail_above", "most_loss", "summary", "junit")
     by_itself = spec.meter.question.verdict and not options["baseline"]
-    if not by_itself and all(options[name] is None for name in named):
+    if not by_itself and all(options[name] is None for name in _OF_VERDICTS):
         return None
     gate = Gate(options["fail_above"], options["most_loss"])
     gate.check(spec)
