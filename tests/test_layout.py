@@ -25,11 +25,13 @@ ELSEWHERE = {
     # A part of a meter is made, planned and answered from as part of one.
     "promise/test_meter.py": (
         *(f"promise/{name}" for name in ("bands", "budgets", "claims", "closing", "condition")),
-        *(f"promise/{name}" for name in ("gap", "keep", "ledger", "proofs", "questions")),
+        *(f"promise/{name}" for name in ("gap", "keep", "ledger", "levels", "proofs")),
+        "promise/questions",
         *(f"promise/{name}" for name in ("renewals", "samples", "schema", "shapes", "solve")),
         "promise/teams",
     ),
     "promise/test_alarm.py": ("promise/numbers/plain",),
+    "lab/test_numbers.py": ("promise/compare",),
     "promise/numbers/test_tails.py": ("promise/numbers/bounds",),
     # From meter.toml to release.
     "properties/test_alarms.py": ("core/questions/alarm",),
