@@ -25,8 +25,7 @@ ELSEWHERE = {
     # A part of a meter is made, planned and answered from as part of one.
     "promise/test_meter.py": (
         *(f"promise/{name}" for name in ("bands", "budgets", "claims", "closing", "condition")),
-        *(f"promise/{name}" for name in ("gap", "keep", "ledger", "levels", "proofs")),
-        "promise/questions",
+        *(f"promise/{name}" for name in ("gap", "keep", "levels", "proofs", "questions")),
         *(f"promise/{name}" for name in ("renewals", "samples", "schema", "shapes", "solve")),
         "promise/teams",
     ),
