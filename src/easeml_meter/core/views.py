@@ -19,7 +19,6 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.planning import following
-from easeml_meter.core.questions.rolling import windows_together
 from easeml_meter.core.signals import (
     ALARM,
     FAIL,
@@ -31,7 +30,8 @@ from easeml_meter.core.signals import (
     true_gap,
 )
 from easeml_meter.core.submissions import Note
-from easeml_meter.promise.numbers.rounding import as_written, at_most
+from easeml_meter.promise import words
+from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import confidence
@@ -214,14 +214,7 @@ def together(spec: MeterSpec, number: int = 1) -> str:
     A rolling test set goes on without end, so no probability covers all that it will ever answer:
     `number` is that of the window.
     """
-    if spec.top_up is not None:
-        return "for all answers of this test set together, before and after it is topped up"
-    if spec.topped_up:
-        return "for all answers of this test set together, before and after it was topped up"
-    if spec.window is None:
-        return "for all answers of this test set together"
-    more = "each further one costs" if spec.steps == 1 else f"{spec.steps:,} further ones cost"
-    return f"for {windows_together(spec.steps, number)} ({more} another {at_most(spec.delta)})"
+    return words.together(spec.meter, number)
 
 
 @dataclass(frozen=True)
