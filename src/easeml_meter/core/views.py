@@ -89,12 +89,12 @@ class Signal(Shown):
         if self.band is None or self.told_edges is None:
             return self.band
         upper = self.told_edges[1]
-        return sum(each.lower < upper for each in self.spec.bands)
+        return sum(low < as_written(upper) for low in self.spec.meter.question.ends[:-1])
 
     @property
     def g(self) -> float | None:
         """What an alarm accepted at this answer; None where another question was asked."""
-        return self.first_edge if self.spec.vouches else None
+        return self.first_edge if self.spec.meter.question.vouches else None
 
     @property
     def passed(self) -> bool | None:
@@ -172,7 +172,7 @@ class Signal(Shown):
             "old": self.old,
             "band": self.band,
             "gap": self.gap,
-            "g" if self.spec.vouches else "first_edge": self.first_edge,
+            "g" if self.spec.meter.question.vouches else "first_edge": self.first_edge,
             "change": self.change,
             "true_change": self.true_change,
             "tolerance": self.tolerance,
@@ -354,7 +354,7 @@ class SessionView(Shown):
     @property
     def labels(self) -> int | None:
         """How many rows have a label: all of them, but with a judge."""
-        return self.rows if self.rows is None else self.rows - (self.spec.pool or 0)
+        return self.rows if self.rows is None else self.rows - self.spec.meter.sample.unlabelled
 
     @property
     def noted(self) -> dict[tuple[int, int], Note]:
@@ -450,7 +450,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
         by_name=data["by_name"],
-        first_edge=data["g"] if spec.vouches else data["first_edge"],
+        first_edge=data["g"] if spec.meter.question.vouches else data["first_edge"],
         old=data["old"],
         told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
         validation_loss=data["validation_loss"],

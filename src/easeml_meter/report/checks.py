@@ -92,7 +92,7 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
     """Return the answer that the rules call for; `truth.band` was found by exact arithmetic."""
     if truth is None or signal.answer == NO_READING:
         return None
-    if rules.spec.vouches:  # an alarm claims nothing, so nothing is wrong with one
+    if rules.spec.meter.question.vouches:  # an alarm claims nothing, so nothing is wrong with one
         claimed = signal.answer == OK and truth.passed is not None
         return (OK if truth.passed else ALARM) if claimed else None
     if truth.passed is not None:
