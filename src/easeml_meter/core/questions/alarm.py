@@ -128,7 +128,10 @@ class AlarmRules(Rules):
         """Say what an ok promises; nothing for an alarm."""
         if signal.answer != OK or signal.true_loss_at_most is None:
             return "The test set does not vouch for this model: nothing is promised about it."
-        return f"{sure}: this model's true loss is at most {at_most(signal.true_loss_at_most)}."
+        most, g = at_most(signal.true_loss_at_most), at_most(signal.g or 0.0)
+        return (
+            f"{sure}: this model's true loss is at most {most}, its validation loss and {g} more."
+        )
 
 
 @dataclass(frozen=True)
