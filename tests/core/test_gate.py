@@ -12,7 +12,7 @@ from tests.service.helpers import condition_spec, small_spec
 from easeml_meter.core.gate import Gate, last_told
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, BASELINE, NO_READING
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import Read, SessionView, Signal
 from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.spec import MeterSpec
 
@@ -59,12 +59,12 @@ def test_a_band_that_reaches_over_others_near_the_ceiling_passes_by_the_highest(
     edges = (0.02, 0.05, 0.1, 0.2)
     spec = MeterSpec.uniform(tolerance=0.01, edges=edges, ceiling=0.1)
     # With a validation loss of 0.07 the edge 0.02 is left out: the gap may lie in band 2.
-    wider = told(1, spec=spec, told_edges=(0.0, 0.05))
+    wider = told(1, spec=spec, read=Read(gap=(0.0, 0.05)))
     verdict = Gate(highest).judge(wider)
     assert verdict.passed is passed
     said = "bands 1-2 of 5" if passed else "band 2 is possible, above band 1"
     assert said in verdict.sentence
-    assert Gate(1).judge(told(1, spec=spec, told_edges=(0.0, 0.02))).passed
+    assert Gate(1).judge(told(1, spec=spec, read=Read(gap=(0.0, 0.02)))).passed
 
 
 @pytest.mark.parametrize(("band", "passed"), [(1, True), (2, True), (3, False)])
@@ -80,7 +80,7 @@ def test_what_has_no_band_never_passes(answer: int) -> None:
 
 @pytest.mark.parametrize(("promised", "passed"), [(0.2, True), (0.21, False), (None, False)])
 def test_a_promised_loss_is_compared(promised: float | None, passed: bool) -> None:
-    verdict = Gate(most_loss=0.2).judge(told(1, true_loss_at_most=promised))
+    verdict = Gate(most_loss=0.2).judge(told(1, read=Read(true_loss_at_most=promised)))
     assert verdict.passed is passed
     assert bool(verdict.reasons) is not passed
 

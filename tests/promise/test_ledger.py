@@ -117,6 +117,6 @@ def test_after_a_top_up_there_are_the_answers_of_the_second_stage() -> None:
     on = Meter.loads(f"question = {METERS['regular']}\nrenewal = {{then = 3}}")
     size = solve.labels(on)
     ledger.check_size(on, size)
-    ledger.check_size(on, solve.labels_joined(on, size), stage=1)
+    ledger.check_size(on, solve.labels(on, 1), stage=1)
     assert ledger.left(on, ledger.start(on, stage=1)) == 3
     assert ledger.level(on, ledger.start(on, stage=1)) < ledger.level(on, ledger.start(on))

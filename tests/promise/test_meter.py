@@ -188,6 +188,22 @@ WORLDS = {
     "condition": '{ask = "n > 0.5 +/- 0.1"}',
     "first pass closes": '{ask = "n > 0.5 +/- 0.1"}\nbudget = {passes = 1, steps = %d}',
     "second fail closes": '{ask = "n > 0.5 +/- 0.1"}\nbudget = {fails = 2, steps = %d}',
+    "signed": '{ask = "gap", tolerance = 0.3, edges = [0.6], signed = true}',
+    "three bands": '{ask = "gap", tolerance = 0.3, edges = [0.3, 0.7]}',
+    "worst, under a ceiling": '{ask = "gap", tolerance = 0.3, edges = [0.6], worst = true, '
+    "ceiling = 0.75}",
+    "worst, drawn": '{ask = "gap", tolerance = 0.3, drawn = 0.8, worst = true}',
+    "worst, drawn, two rises": '{ask = "gap", tolerance = 0.2, drawn = 0.8, worst = true, '
+    "climbs = 2}",
+    "worst, unequal tolerances": '{ask = "gap", tolerance = [0.2, 0.4], edges = [0.6], '
+    "worst = true}",
+    "falling levels": '{ask = "gap", tolerance = 0.3, edges = [0.6]}\n'
+    'budget = {steps = %d, levels = "falling"}',
+    "answers forgotten, under a ceiling": '{ask = "gap", tolerance = 0.3, edges = [0.6], '
+    "ceiling = 0.75}\nbudget = {steps = %d, memory = 9}",
+    "two clauses": r'{ask = "n > 0.3 +/- 0.1 /\\ n < 0.9 +/- 0.05"}',
+    "passes and fails": '{ask = "n > 0.5 +/- 0.1"}\nbudget = {passes = 1, fails = 2, steps = %d}',
+    "second keep closes": '{ask = "keep"}\nbudget = {keeps = 2, steps = %d}',
     "keep by shares": '{ask = "keep"}\nbudget = {gate = true, steps = %d}',
     "keep without an end": '{ask = "keep"}',
 }

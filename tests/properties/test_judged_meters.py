@@ -17,8 +17,8 @@ import pytest
 from tests.live import live
 
 from easeml_meter.core.model import Event
-from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import InvalidInput, WrongPhase
+from easeml_meter.lab.simulation.arena import answer_to
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.judged import Judged
 from easeml_meter.spec import MeterSpec
@@ -161,7 +161,7 @@ TRUTH, WORD = np.array([1, 0, 1, 0]), np.array([1, 0, 0, 0])
 def test_no_developer_breaks_more_than_is_promised() -> None:
     labels, pool = 3, 2
     spec = spec_of(tolerance=0.45, edges=[0.9], judge_error=0.34, rows=None, pool=pool)
-    rules, loss = Rules(spec), Judged()
+    loss = Judged()
     parts = [
         Counter(tuple(sorted(each)) for each in itertools.product(range(4), repeat=size))
         for size in (labels, pool)
@@ -188,7 +188,7 @@ def test_no_developer_breaks_more_than_is_promised() -> None:
         for v in (Fraction(k, 10) for k in range(11)):
             answers: dict[int, int] = {}
             for i, x in enumerate(told):
-                answer = rules.answer(State(), v, x)
+                answer = answer_to(spec.meter, 0, v, x)
                 answers[answer] = answers.get(answer, 0) | 1 << i
             questions.add((wrong, tuple(sorted(answers.values()))))
 

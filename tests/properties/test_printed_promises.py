@@ -34,11 +34,13 @@ from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     NO_READING,
-    Rules,
     answer_named,
+    name_of,
 )
 from easeml_meter.core.views import SessionView
+from easeml_meter.lab.simulation.arena import gap_of
 from easeml_meter.promise import ledger
+from easeml_meter.promise.levels import ends_of
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.report.gauge import plain
@@ -95,13 +97,15 @@ class Tried:
 
     def true_losses(self, spec: MeterSpec) -> list[Fraction]:
         """List what its true loss may be: anything, where nothing is promised."""
-        tolerance = Rules(spec).tolerance(self.answer)
+        asked = gap_of(spec.meter)
+        tolerance = asked.tolerance_of(name_of(self.answer))
         if self.answer == ABOVE_CEILING:
-            return [true for true in EVERY if true >= (Rules(spec).least_above or 0)]
+            return [true for true in EVERY if true >= (asked.least_above or 0)]
         if tolerance is None or self.test is None:
             return EVERY
-        eps = Fraction(str(tolerance))
-        return [true for true in EVERY if abs(true - self.test) <= eps]
+        ends = ends_of(spec.meter, required_labels(spec).labels)
+        least, most = ends(self.test, self.test, tolerance)
+        return [true for true in EVERY if least <= true <= most]
 
 
 @dataclass(frozen=True)
@@ -233,13 +237,17 @@ def _meant(kind: str, before: str, world: World) -> Iterator[Tried]:
     yield told[-1] if about_last else world.models[int(named[-1]) - 1 if named else -1]
 
 
+def _gap_of(spec: MeterSpec, model: Tried, true: Fraction) -> Fraction:
+    above = true - model.validation
+    return max(Fraction(0), above) if spec.meter.question.one_sided else abs(above)
+
+
 Ranges = dict[str, Callable[[], tuple[Fraction | int, Fraction | int]]]
 """What kinds of sentences say of a true gap, or of a true loss."""
 
 
 @cache  # most sentences are said of the same model again, in the next world
 def _holds(kind: str, numbers: tuple[Fraction, ...], model: Tried, spec: MeterSpec) -> bool:
-    rules = Rules(spec)
     if kind in ("above", "below"):
         assert model.test is not None
         return (model.test > model.validation) == (kind == "above")
@@ -250,7 +258,8 @@ def _holds(kind: str, numbers: tuple[Fraction, ...], model: Tried, spec: MeterSp
         eps = Fraction(str(spec.tolerances[0]))
     elif model.answer > 0:
         band = spec.bands[model.answer - 1]
-        edges = rules.merging(model.validation).range_of(model.answer) or (0.0, 1.0)
+        told_with = Shown(1, as_written(model.validation))
+        edges = gap_of(spec.meter).range_of(str(model.answer), told_with) or (0, 1)
         told = (band.lower, edges[1], band.tolerance)
         lower, upper, eps = (Fraction(str(x)) for x in told)
     ranges: Ranges = {
@@ -276,7 +285,7 @@ def _holds(kind: str, numbers: tuple[Fraction, ...], model: Tried, spec: MeterSp
     for true in model.true_losses(spec):
         if kind in ranges:
             least, most = ranges[kind]()
-            if not least <= rules.gap(model.validation, true) <= most:
+            if not least <= _gap_of(spec, model, true) <= most:
                 return False
         if kind in losses:
             least, most = losses[kind]()
@@ -338,7 +347,7 @@ def check_numbers(shown: dict[str, Any], model: Tried, spec: MeterSpec) -> None:
         assert most is None or true <= Fraction(repr(most))
         if shown["true_gap"] is not None:
             low, high = (Fraction(repr(edge)) for edge in shown["true_gap"])
-            assert low <= Rules(spec).gap(model.validation, true) <= high
+            assert low <= _gap_of(spec, model, true) <= high
 
 
 @every_meter
@@ -350,7 +359,7 @@ def test_status_and_report_say_what_is_true_of_each_model(name: str, gap: str) -
     of_rates = " rates" * spec_of(name, gap).curve
     assert f"plan{of_rates}" in kinds
     between = f"plan{of_rates} between" in kinds
-    assert between == (Rules(spec_of(name, gap)).incremental is False)
+    assert between == (not spec_of(name, gap).meter.question.climbs_only)
 
 
 def test_the_judge_finds_the_sentences_that_were_false() -> None:
@@ -383,9 +392,7 @@ def test_pages_and_api_after_another_teams_answer_and_a_ceiling(tmp_path: Path) 
             models = [replace(each, answer=a) for each, a in zip(told, answers[name], strict=True)]
             world = World(play(spec, []).view, tuple(models))
             view = served.client(name).get(f"/meters/{meter}/status").json()
-            assert [each["answer"] for each in view["signals"]] == list(
-                map(answer_named, answers[name])
-            )
+            assert [each["answer"] for each in view["signals"]] == list(map(name_of, answers[name]))
             for shown, model in zip(view["signals"], models, strict=True):
                 check_numbers(shown, model, spec)
             page = words(Visitor(served, name).get(f"/meters/{meter}"))

@@ -26,8 +26,8 @@ from tests.service.helpers import Clock
 from easeml_meter.cli import main
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import InvalidInput
+from easeml_meter.lab.simulation.arena import answer_to
 from easeml_meter.meter import Meter
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.scores import log_average_tail
@@ -309,7 +309,7 @@ class World:
     """All samples of a few rows of two strata, each of two kinds of rows, and all models."""
 
     def __init__(self, spec: MeterSpec, sizes: tuple[int, int]) -> None:
-        self.spec, self.rules = spec, Rules(spec)
+        self.spec = spec
         strata = strata_of(spec)
         assert strata is not None
         region = np.repeat(NAMES, sizes)
@@ -335,7 +335,7 @@ class World:
         for v in (Fraction(k, 20) for k in range(21)):
             answers: dict[int, int] = {}
             for i, x in enumerate(told):
-                answer = self.rules.answer(State(), v, x)
+                answer = answer_to(self.spec.meter, 0, v, x)
                 answers[answer] = answers.get(answer, 0) | 1 << i
             found.add((broken, tuple(sorted(answers.values()))))
         return found

@@ -23,8 +23,8 @@ from tests.live import live
 
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW, Rules, State
 from easeml_meter.errors import InvalidInput, Spent
+from easeml_meter.lab.simulation.arena import answer_to, number_of
 from easeml_meter.meter import Meter
 from easeml_meter.promise.ledger import check_size
 from easeml_meter.report.checks import checks, summary
@@ -403,13 +403,14 @@ def test_a_server_reads_a_curve_and_releases_its_distance(
 KINDS = 4
 """Rows are of four kinds, of which the first two are positive."""
 TRUTH = np.array([1, 1, 0, 0])
+_TOO_FEW = number_of("too-few")
 
 
 class World:
     """All data sets of a few rows, all models and the validation losses that matter."""
 
     def __init__(self, spec: MeterSpec, rows: int, least: int) -> None:
-        self.spec, self.least, self.rules = spec, least, Rules(spec)
+        self.spec, self.least = spec, least
         self.loss: Any = parse_loss(spec.loss).within(Classes.of((0, 1)).values)
         # Only how often each kind occurs matters, so data sets that agree in that count as one.
         drawn = Counter(tuple(sorted(each)) for each in itertools.product(range(4), repeat=rows))
@@ -480,7 +481,7 @@ class World:
                     continue
                 if score not in cache:
                     cache[score] = (
-                        TOO_FEW if score is None else self.rules.answer(State(), v, score)
+                        _TOO_FEW if score is None else answer_to(self.spec.meter, 0, v, score)
                     )
                 answer = cache[score]
                 answers[answer] = answers.get(answer, 0) | 1 << i
@@ -490,9 +491,9 @@ class World:
 
     def _is_broken(self, answer: int, score: Fraction | None, truth: Fraction) -> bool:
         eps = Fraction(str(self.spec.tolerances[0]))
-        if score is None or answer == TOO_FEW:
+        if score is None or answer == _TOO_FEW:
             return False
-        if answer == BELOW_FLOOR:
+        if answer == number_of("below-floor"):
             return truth < Fraction(str(self.spec.ceiling)) - eps
         return abs(score - truth) > eps
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import NO_READING, Rules, State
-from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.core.signals import answer_named
+from easeml_meter.core.views import Read, SessionView, Signal, Truth
+from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.spec import Band, MeterSpec
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -50,9 +53,6 @@ def session(
     def signal(index: int) -> Signal:
         remain = total - index - 1
         loss = losses[index] if losses else None
-        bounds: tuple[float | None, float | None] = (None, None)
-        if loss is not None:
-            bounds = Rules(spec).true_loss(answers[index], as_written(loss))
         return Signal(
             spec=spec,
             answer=answers[index],
@@ -64,8 +64,6 @@ def session(
             battery=remain / total,
             steps_left=remain,
             validation_loss=loss,
-            true_loss_at_least=bounds[0],
-            true_loss_at_most=bounds[1],
         )
 
     remain = total - steps
@@ -94,18 +92,17 @@ def session(
 
 def released(spec: MeterSpec, losses: Sequence[tuple[float, float] | None]) -> SessionView:
     """A released session whose answers are the right ones for these losses."""
-    rules, state = Rules(spec), State()
+    meter, told = spec.meter, 0
+    assert isinstance(meter.asked, Gap)
     answers: list[int] = []
     truths: list[Truth | None] = []
     for pair in losses:
-        if pair is None:
-            answers.append(rules.unread(state, NO_READING))
-            state = rules.after(state, answers[-1])
-            truths.append(None)
-            continue
-        answers.append(rules.answer(state, *pair))
-        state = rules.after(state, answers[-1])
-        truths.append(Truth(*pair, band=rules.band_of(rules.gap(*pair))))
+        validation, test = (0.1, None) if pair is None else map(as_written, pair)
+        rows = measured_of(Shown(1, as_written(validation)), test)
+        answer = meter.asked.answer(told, rows, Fraction(0))
+        told = meter.shape.after(told, answer)
+        answers.append(answer_named(answer))
+        truths.append(None if pair is None else Truth(*pair, band=meter.asked.band(rows)))
     measured = [0.1 if pair is None else pair[0] for pair in losses]
     return session(
         answers, spec, phase=Phase.RELEASED, retrospective=tuple(truths), losses=measured
@@ -118,11 +115,20 @@ def drawn_session(gaps: Sequence[float], spec: MeterSpec = DRAWN, **options: Any
         FIRST_EDGES[index % len(FIRST_EDGES)] * (spec.drawn or 1) / 0.05
         for index in range(len(gaps))
     ]
-    rules = [Rules(spec).drawing(as_written(edge)) for edge in edges]
+    asked = spec.meter.asked
+    assert isinstance(asked, Gap)
     answers = [
-        int(gap) if gap < 0 else each.band_of(gap) for gap, each in zip(gaps, rules, strict=True)
+        int(gap)
+        if gap < 0
+        else asked.band(measured_of(Shown(1, Fraction(0), None, as_written(edge)), as_written(gap)))
+        for gap, edge in zip(gaps, edges, strict=True)
     ]
     view = session(answers, spec, **options)
     pairs = zip(view.signals, edges, strict=True)
     signals = [replace(each, first_edge=edge if each.band else None) for each, edge in pairs]
     return replace(view, signals=tuple(signals))
+
+
+def over(signal: Signal, edges: tuple[float, float]) -> Signal:
+    """The same answer, had it told these edges: near a ceiling, of several bands."""
+    return replace(signal, read=Read(gap=edges, tolerance=0.01, true_gap=edges))

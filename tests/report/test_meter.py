@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.parsing import boxes, drawing, nodes, texts
 from tests.report.pictures import IMAGES, MARCHING, PICTURES
-from tests.report.sessions import INCREMENTAL, LIMITED, MANY_BANDS, SPEC, session
+from tests.report.sessions import INCREMENTAL, LIMITED, MANY_BANDS, SPEC, over, session
 from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING
@@ -72,9 +72,7 @@ def test_a_bar_over_several_bands_has_the_number_of_the_lowest_in_that_one() -> 
         float(node.get("y") or 0)
         for edges in ((0.0, 0.02), (0.0, 0.05))
         for node in nodes(
-            drawing(
-                meter_svg(replace(view, signals=(replace(view.signals[0], told_edges=edges),)))
-            ),
+            drawing(meter_svg(replace(view, signals=(over(view.signals[0], edges),)))),
             "text",
         )
         if node.text == "1" and node.get("x") == "12" and node.get("fill")

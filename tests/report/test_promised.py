@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import SPEC, released, session
+from tests.report.sessions import SPEC, over, released, session
 
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.promised import MOST, best_promise, bounded, mark, promised_svg, tones
@@ -169,5 +169,5 @@ def test_on_a_phone_numbers_keep_away_from_the_axis_and_from_each_other() -> Non
 def test_the_sign_of_bands_that_an_answer_reaches_over_names_both() -> None:
     """Near the ceiling: pages show it where the words are only heard."""
     (signal,) = session([1], SPEC.replace(ceiling=0.1)).signals
-    assert mark(replace(signal, told_edges=(0.0, 0.02))) == "1"
-    assert mark(replace(signal, told_edges=(0.0, 0.05))) == "1-2"
+    assert mark(over(signal, (0.0, 0.02))) == "1"
+    assert mark(over(signal, (0.0, 0.05))) == "1-2"

@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from tests.stats.adversary import Adversary
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, Rules, State
+from easeml_meter.core.views import read_of
+from easeml_meter.lab.simulation.arena import UNREAD, gap_of, name_of, number_of
 from easeml_meter.promise.gap import Unmerged as UnmergedGap
+from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import broken_from, possible_bands, reaches
@@ -40,11 +43,32 @@ def meter(
     )
 
 
+ABOVE = number_of("above-ceiling")
+
+
 # --- Enumeration: every true loss, validation loss and test loss, answered by the rules ---
 
 
+class Rules:
+    """The rule of a meter of bands, in whole numbers; `merges`: without edges near a ceiling."""
+
+    def __init__(self, spec: MeterSpec, *, merges: bool = True) -> None:
+        asked = gap_of(spec.meter)
+        self.spec, self.asked = spec, asked
+        if not merges:
+            self.asked = UnmergedGap(**msgspec.structs.asdict(asked))
+        self.incremental = asked.climbs_only
+
+    def answer(self, told: int, validation: Any, test: Any) -> int:
+        rows = measured_of(Shown(1, as_written(validation)), as_written(test))
+        return number_of(self.asked.answer(told, rows, Fraction(0)))
+
+    def after(self, told: int, answer: int) -> int:
+        return self.spec.meter.shape.after(told, name_of(answer))
+
+
 @cache
-def consistent(rules: Rules, state: State) -> set[frozenset[int]]:
+def consistent(rules: Rules, state: int) -> set[frozenset[int]]:
     """List the sets of answers that break no promise, one set for each place of the truth."""
     found = set()
     for validation in LOSSES:
@@ -56,14 +80,14 @@ def consistent(rules: Rules, state: State) -> set[frozenset[int]]:
                 for test in range(GRID + 1)
                 if _least(rules, told[test]) <= true and abs(test - true) <= reach[test]
             }
-            failed = {rules.unread(state, NO_READING)} if rules.spec.may_fail else set()
+            failed = {UNREAD} if rules.spec.may_fail else set()
             found.add(frozenset(answers | failed))
     return {each for each in found if not any(each < other for other in found)}
 
 
 def _least(rules: Rules, answer: int) -> float:
     """Return the least true loss, in twentieths, that an answer without a band promises."""
-    return GRID * (rules.least_above or 0.0) - 1e-9 if answer == ABOVE_CEILING else 0.0
+    return GRID * float(rules.asked.least_above or 0) - 1e-9 if answer == ABOVE else 0.0
 
 
 def _reach(rules: Rules, answer: int) -> int:
@@ -71,10 +95,10 @@ def _reach(rules: Rules, answer: int) -> int:
 
     A regular meter is planned to keep its first tolerance in every band.
     """
-    promised = rules.tolerance(answer)
+    promised = rules.asked.tolerance_of(name_of(answer))
     if promised is not None and not rules.incremental:
-        promised = rules.spec.tolerances[0]
-    return GRID if promised is None else int(Fraction(promised).limit_denominator(GRID) * GRID)
+        promised = rules.asked.tolerance[0]
+    return GRID if promised is None else int(promised.limit_denominator(GRID) * GRID)
 
 
 def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
@@ -82,16 +106,16 @@ def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
     rules = Rules(spec)
 
     @cache
-    def tree(steps: int, state: State) -> float:
+    def tree(steps: int, state: int) -> float:
         if steps == 0:
             return 0.0
         return max(
-            weights[rules.level(state)]
+            weights[state if rules.incremental else 0]
             + sum(tree(steps - 1, rules.after(state, answer)) for answer in answers)
             for answers in consistent(rules, state)
         )
 
-    return tree(spec.steps, State())
+    return tree(spec.steps, 0)
 
 
 def counted(spec: MeterSpec, weights: tuple[float, ...]) -> float:
@@ -145,19 +169,11 @@ def test_the_count_covers_unequal_tolerances(
         assert largest_tree(spec, weights) <= counted(spec, weights) * (1 + 1e-12)
 
 
-class Unmerged(Rules):
-    """The rule of a meter that tells every edge, also near the ceiling."""
-
-    def merging(self, validation_loss: Fraction) -> Rules:
-        """Leave nothing out."""
-        return self
-
-
 @pytest.mark.parametrize("edges", [(4,), (4, 8), (4, 8, 12)], ids=str)
 def test_edges_that_are_told_near_the_ceiling_make_a_larger_tree(edges: tuple[int, ...]) -> None:
     spec = meter(edges, 2, steps=4, ceiling=0.5)
-    assert len(max(consistent(Rules(spec), State()), key=len)) == possible_bands(spec) == 2
-    assert len(max(consistent(Unmerged(spec), State()), key=len)) == 3
+    assert len(max(consistent(Rules(spec), 0), key=len)) == possible_bands(spec) == 2
+    assert len(max(consistent(Rules(spec, merges=False), 0), key=len)) == 3
 
 
 def test_an_edge_is_left_out_on_both_sides_of_the_validation_loss() -> None:
@@ -165,12 +181,12 @@ def test_an_edge_is_left_out_on_both_sides_of_the_validation_loss() -> None:
     spec = MeterSpec.uniform(tolerance=0.01, edges=(0.005, 0.03), steps=2, delta=0.1, ceiling=0.1)
     loss = Fraction(775, 10_000)  # only .0775 + .005 is within two tolerances of the ceiling
     near = [Fraction(k, 10_000) for k in range(625, 826)]
-    assert {Rules(spec).answer(State(), loss, test) for test in near} == {1}
-    assert {Unmerged(spec).answer(State(), loss, test) for test in near} == {1, 2}
-    told = Rules(spec).merging(loss)
-    assert told.range_of(1) == (0.0, 0.03)
-    assert told.true_loss(1, loss) == (0.0375, 0.11)
-    assert told.true_loss(ABOVE_CEILING, loss) == (0.09, None)
+    assert {Rules(spec).answer(0, loss, test) for test in near} == {1}
+    assert {Rules(spec, merges=False).answer(0, loss, test) for test in near} == {1, 2}
+    first, above = (read_of(spec.meter, each, Shown(9, loss)) for each in ("1", "above-ceiling"))
+    assert first.gap == (0.0, 0.03)
+    assert (first.true_loss_at_least, first.true_loss_at_most) == (0.0375, 0.11)
+    assert (above.true_loss_at_least, above.true_loss_at_most) == (0.09, None)
 
 
 def test_one_band_fewer_would_be_too_few() -> None:

@@ -16,7 +16,6 @@ from tests.stats.adversary import EXAMPLES, Adversary
 from tests.stats.test_feedback import meter
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput
 from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.spec import MeterSpec
@@ -52,7 +51,7 @@ def best(spec: MeterSpec, *, late_only: bool = False) -> float:
 
     @cache
     def last(spared: int) -> int:
-        return max((spared & wrong).bit_count() for wrong in two.endings(State()))
+        return max((spared & wrong).bit_count() for wrong in two.endings(0))
 
     @cache
     def most(told: int, later: int, spared: int) -> int:
@@ -68,7 +67,7 @@ def best(spec: MeterSpec, *, late_only: bool = False) -> float:
         after = (told, later + 1) if later else (told + 1, 0)
         first = told == 0 and not later
         for model in models if not first else (0,):
-            for question in stage.questions(State(), model):
+            for question in stage.questions(0, model):
                 reached = 0
                 for _, right, wrong in question:
                     if later or not late_only:

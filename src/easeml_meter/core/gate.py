@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_meter.checks import finite
-from easeml_meter.core.signals import BASELINE, Rules, name_of
+from easeml_meter.core.signals import BASELINE, name_of
 from easeml_meter.core.views import SessionView, Signal, band_words
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.promise.numbers.rounding import at_most
@@ -101,7 +101,7 @@ class GateVerdict:
     @property
     def note(self) -> str:
         """What has to be known about the answer; often nothing."""
-        if not Rules(self.signal.spec).incremental:
+        if not self.signal.spec.meter.question.climbs_only:
             return ""
         worst = "An incremental meter tells the worst band so far, which may be an earlier model's"
         return f"{worst}: only a fresh test set judges this one alone."

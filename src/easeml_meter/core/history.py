@@ -14,7 +14,6 @@ from typing import NamedTuple
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
 from easeml_meter.core.questions.alarm import in_force
-from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.labels import validation_noise
 from easeml_meter.core.questions.planning import (
     Plan,
@@ -30,6 +29,7 @@ from easeml_meter.errors import InvalidInput, NotFound, Spent, WrongPhase, inval
 from easeml_meter.promise import ledger
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.questions import Shown
 from easeml_meter.spec import MeterSpec
 
 
@@ -78,10 +78,10 @@ class MeterState:
 
     def active(self) -> TestSet:
         """Give the test set that answers submissions, or say why there is none."""
-        latest, handed_in = self.generations[-1], self.spec.meter.sample.handed_in
+        latest = self.generations[-1]
         if self.archived:
             raise WrongPhase("this meter is archived: it gives no answers; take another one")
-        if latest.phase is Phase.REQUESTED and self._rolls and latest.number > 1:
+        if latest.phase is Phase.REQUESTED and self.spec.window is not None and latest.number > 1:
             raise Spent(
                 f"window {latest.number - 1} has given its answers, and the batch that the next "
                 f"one begins with is missing: {latest.labels_needed:,} labels are needed "
@@ -94,13 +94,13 @@ class MeterState:
                 f"up are missing: {latest.labels_needed:,} are needed (test set {latest.number})"
             )
         if latest.phase is Phase.REQUESTED and spent:
-            needed = f"{latest.labels_needed:,} fresh {handed_in} are needed"
+            needed = f"{latest.labels_needed:,} fresh {self.spec.unit} are needed"
             raise Spent(
                 f"test set {spent[-1].number} is spent: {needed} (test set {latest.number})"
             )
         if latest.phase is Phase.REQUESTED:
             raise WrongPhase(
-                f"no test set yet: {latest.labels_needed:,} {handed_in} are needed; "
+                f"no test set yet: {latest.labels_needed:,} {self.spec.unit} are needed; "
                 "seal them with meter seal, then meter testset add"
             )
         if latest.phase is not Phase.ACTIVE:
@@ -112,7 +112,7 @@ class MeterState:
         latest = self.generations[-1]
         if self.archived:
             raise WrongPhase("this meter is archived: it takes no labels; take another one")
-        if latest.phase is not Phase.REQUESTED and self._rolls:
+        if latest.phase is not Phase.REQUESTED and self.spec.window is not None:
             needed = "the next batch is needed when it has given its answers"
             raise WrongPhase(f"window {latest.number} is {latest.phase}: {needed}")
         if latest.phase is not Phase.REQUESTED:
@@ -134,15 +134,14 @@ class MeterState:
 
     def last_sharing(self, test_set: TestSet) -> int:
         """Return the number of the last test set that has rows of this one."""
-        return self.spec.meter.renewal.last_sharing(test_set.number)
-
-    @property
-    def _rolls(self) -> bool:
-        return self.spec.meter.renewal.rolls
+        topped = self.spec.top_up is not None and not self.joins(test_set)
+        return test_set.number + (self.spec.window or 1 + topped) - 1
 
     def joins(self, test_set: TestSet) -> bool:
         """Whether the rows that are delivered for a test set join those of the one before."""
-        return self.spec.meter.renewal.joins(test_set.number)
+        if self.spec.window is not None:
+            return test_set.number > 1
+        return bool(self.spec.of_test_set(test_set.number).topped_up)
 
     def numbered(self, number: int) -> TestSet:
         """Return a test set by its number, or say that there is none."""
@@ -154,7 +153,7 @@ class MeterState:
     @property
     def tenants(self) -> int:
         """The number of separate histories."""
-        return self.spec.meter.budget.apart
+        return 1 if self.spec.handover else max(1, len(self.spec.tenants))
 
     def tenant(self, number: int) -> int:
         """Return the number of a tenant, if this meter has it.
@@ -369,12 +368,8 @@ def signal_of(
     answer = answer_named(entry.answer)
     loss = Fraction(entry.validation_loss) if entry.validation_loss else None
     first_edge = Fraction(entry.first_edge) if entry.first_edge else None
-    rules = rules_of(on.spec).drawing(first_edge)
-    if loss is not None:
-        rules = rules.merging(loss)
-    least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
     return Signal(
-        spec=rules.spec,
+        spec=on.spec,
         answer=answer,
         step=shown_step(on.spec, entry),
         generation=entry.generation,
@@ -387,18 +382,15 @@ def signal_of(
         repeated=repeated,
         by_name=by_name,
         first_edge=None if first_edge is None else float(first_edge),
-        told_edges=rules.range_of(answer) if rules.spec.merges else None,
         old=entry.old or None,
         validation_loss=None if loss is None else float(loss),
-        true_loss_at_least=least,
-        true_loss_at_most=most,
+        exact=Shown(on.size, loss, None, first_edge),
     )
 
 
 def shown_step(spec: MeterSpec, entry: Entry) -> int:
     """Return the step of an answer; those of a rolling test set go on from window to window."""
-    meter = spec.meter
-    before = (entry.generation - 1) * (meter.answers() or 0) if meter.renewal.rolls else 0
+    before = 0 if spec.window is None else (entry.generation - 1) * spec.submissions
     return before + entry.step
 
 
@@ -407,7 +399,7 @@ def _empty(spec: MeterSpec) -> float:
 
     A rolling one waits for its next batch: its budget is never used up.
     """
-    return float(spec.meter.renewal.rolls)
+    return 0.0 if spec.window is None else 1.0
 
 
 def session_view(
@@ -430,7 +422,7 @@ def session_view(
     """
     spec = as_delivered(state.spec, test_set)
     signals: list[Signal] = []
-    left = spec.meter.answers(test_set.number) or 0
+    left = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
     if test_set.phase is Phase.ARCHIVED:
         battery, left = 0.0, 0
@@ -473,12 +465,7 @@ def session_view(
 
 def _promise(state: MeterState, test_set: TestSet, at: Snapshot | None) -> str:
     """Say what a test set promises; of an alarm, with g as it is now."""
-    if (
-        not state.spec.meter.question.vouches
-        or at is None
-        or test_set.rows is None
-        or state.validation is None
-    ):
+    if not state.spec.vouches or at is None or test_set.rows is None or state.validation is None:
         return promised_of(state.spec, test_set)
     rows, visible = test_set.rows, state.validation.rows
     return promise_of(in_force(state.spec, at, rows, visible), test_set.number)

@@ -10,31 +10,83 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from fractions import Fraction
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 from easeml_meter.checks import known
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
-from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.planning import following
+from easeml_meter.core.questions.rolling import windows_together
+from easeml_meter.core.sentences import sentence
 from easeml_meter.core.signals import (
     ALARM,
     FAIL,
     OK,
     PASS,
-    Rules,
     answer_named,
     name_of,
-    true_gap,
 )
 from easeml_meter.core.submissions import Note
-from easeml_meter.promise import words
-from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise import ledger, questions
+from easeml_meter.promise.condition import Change
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import confidence
+
+Range = tuple[float, float]
+
+
+class Read(NamedTuple):
+    """What an answer tells and promises, in numbers that are rounded outward; None: nothing."""
+
+    gap: Range | None = None
+    """Between validation and test loss, as told."""
+    change: Range | None = None
+    """Of n - o as told, where that is asked."""
+    tolerance: float | None = None
+    true_gap: Range | None = None
+    true_change: Range | None = None
+    true_loss_at_least: float | None = None
+    true_loss_at_most: float | None = None
+
+
+def read_of(meter: Meter, answer: str, shown: questions.Shown, stage: int = 0) -> Read:
+    """Return what an answer of a meter tells and promises."""
+    question = meter.asked
+    found = {each.of: each for each in ledger.promises(meter, answer, shown, stage)}
+    told, tolerance = question.range_of(answer, shown), question.tolerance_of(answer)
+    edges = None if told is None else (_low(told[0]), _high(told[1]))
+    loss = found.get("true loss") if shown.validation is not None else None
+    compared = isinstance(question, Change)
+    return Read(
+        gap=None if compared else edges,
+        change=edges if compared else None,
+        tolerance=None if tolerance is None else float(tolerance),
+        true_gap=_range(found.get("true gap")),
+        true_change=_range(found.get("true n - o")) if compared else None,
+        true_loss_at_least=_low(loss.at_least) if loss is not None else None,
+        true_loss_at_most=_high(loss.at_most) if loss is not None else None,
+    )
+
+
+def _range(promise: questions.Promise | None) -> Range | None:
+    if promise is None or promise.at_least is None or promise.at_most is None:
+        return None
+    return float(at_least(promise.at_least, 15)), float(at_most(promise.at_most, 15))
+
+
+def _low(value: Fraction | None) -> Any:
+    return None if value is None else float(at_least(value, 15))
+
+
+def _high(value: Fraction | None) -> Any:
+    return None if value is None else float(at_most(value, 15))
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,17 +110,16 @@ class Signal(Shown):
     """A model of this name was answered before, and that is enough: files were not looked at."""
     first_edge: float | None = None
     """Where the bands of this answer begin, if they were drawn; of an alarm, its g."""
-    told_edges: tuple[float, float] | None = None
-    """The edges of the band told, where some may be left out near the ceiling."""
     rows: int | None = None
     """The examples of its test set, which its tolerance follows."""
     old: int | None = None
     """The step of the model that it was compared with; None: with none."""
     validation_loss: float | None = None
     """The loss on the validation set; None where it was not measured."""
-    true_loss_at_least: float | None = None
-    true_loss_at_most: float | None = None
-    """What this answer promises of the true loss; None for nothing."""
+    exact: questions.Shown | None = field(default=None, compare=False)
+    """What its promise follows from, without rounding: where its entry is at hand."""
+    read: Read | None = field(default=None, compare=False)
+    """What it tells and promises, as a server said it; None: to be found."""
 
     @property
     def name(self) -> str:
@@ -89,12 +140,12 @@ class Signal(Shown):
         if self.band is None or self.told_edges is None:
             return self.band
         upper = self.told_edges[1]
-        return sum(low < as_written(upper) for low in self.spec.meter.question.ends[:-1])
+        return sum(each.lower < upper for each in self.spec.bands)
 
     @property
     def g(self) -> float | None:
         """What an alarm accepted at this answer; None where another question was asked."""
-        return self.first_edge if self.spec.meter.question.vouches else None
+        return self.first_edge if self.spec.vouches else None
 
     @property
     def passed(self) -> bool | None:
@@ -102,36 +153,72 @@ class Signal(Shown):
         return {PASS: True, OK: True, FAIL: False, ALARM: False}.get(self.answer)
 
     @cached_property
-    def rules(self) -> Rules:
-        """The rule that this answer follows, with its edges."""
-        return rules_of(self.spec).drawing(
-            None if self.first_edge is None else as_written(self.first_edge)
+    def _read(self) -> Read:
+        stage = self.spec.meter.renewal.stage(self.generation)
+        return self.read or read_of(self.spec.meter, self.name, self._shown, stage)
+
+    @property
+    def _shown(self) -> questions.Shown:
+        if self.exact is not None:
+            return self.exact
+        loss, edge = self.validation_loss, self.first_edge
+        return questions.Shown(
+            self.rows or 0,
+            None if loss is None else as_written(loss),
+            None,
+            None if edge is None else as_written(edge),
         )
+
+    def edges_of(self, answer: int) -> Range | None:
+        """Return the edges that another answer to this submission would have told."""
+        told = self.spec.meter.asked.range_of(name_of(answer), self._shown)
+        return None if told is None else (_low(told[0]), _high(told[1]))
+
+    @property
+    def side(self) -> int:
+        """Return 1 if the test loss must be above the validation loss, -1 if below, 0: unknown."""
+        question = self.spec.meter.asked
+        return question.side(self.name, self._shown) if isinstance(question, Gap) else 0
+
+    @property
+    def told_edges(self) -> Range | None:
+        """The edges of the band told, where some may be left out near the ceiling."""
+        return self.gap if self.spec.merges else None
 
     @property
     def tolerance(self) -> float | None:
         """How far the test loss may be from the true loss; None without a reading."""
-        return self.rules.tolerance(self.answer)
+        return self._read.tolerance
+
+    @property
+    def true_loss_at_least(self) -> float | None:
+        """The least true loss that this answer promises; None for nothing."""
+        return self._read.true_loss_at_least
+
+    @property
+    def true_loss_at_most(self) -> float | None:
+        """The largest true loss that this answer promises; None for nothing."""
+        return self._read.true_loss_at_most
 
     @property
     def confidence(self) -> float:
         """Probability that every promise of this session holds."""
         return float(confidence(self.spec, self.generation))
 
-    @cached_property
-    def gap(self) -> tuple[float, float] | None:
+    @property
+    def gap(self) -> Range | None:
         """Edges of the gap between validation and test loss as told; None without a reading."""
-        return self.told_edges or self.rules.range_of(self.answer)
+        return self._read.gap
 
-    @cached_property
+    @property
     def change(self) -> tuple[float, float] | None:
         """Edges of n - o as told; None where another question was asked, or without a reading."""
-        return self.rules.change_of(self.answer)
+        return self._read.change
 
-    @cached_property
+    @property
     def true_change(self) -> tuple[float, float] | None:
         """Edges of the true n - o as promised."""
-        return self.rules.true_change_of(self.answer)
+        return self._read.true_change
 
     @property
     def told(self) -> tuple[float, float] | None:
@@ -143,12 +230,10 @@ class Signal(Shown):
         """The same of the truth, as promised."""
         return self.true_change if self.true_gap is None else self.true_gap
 
-    @cached_property
+    @property
     def true_gap(self) -> tuple[float, float] | None:
         """Edges of the gap between validation and true loss as promised; None without a reading."""
-        if self.gap is None or self.tolerance is None:
-            return None
-        return true_gap(self.gap, self.tolerance)
+        return self._read.true_gap
 
     @property
     def together(self) -> str:
@@ -161,7 +246,7 @@ class Signal(Shown):
         sure = (
             f"With probability at least {confidence(self.spec, self.generation)}, {self.together}"
         )
-        return self.rules.sentence(self, sure)
+        return sentence(self, sure)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: the same from the command line and from the server."""
@@ -172,7 +257,7 @@ class Signal(Shown):
             "old": self.old,
             "band": self.band,
             "gap": self.gap,
-            "g" if self.spec.meter.question.vouches else "first_edge": self.first_edge,
+            "g" if self.spec.vouches else "first_edge": self.first_edge,
             "change": self.change,
             "true_change": self.true_change,
             "tolerance": self.tolerance,
@@ -214,7 +299,14 @@ def together(spec: MeterSpec, number: int = 1) -> str:
     A rolling test set goes on without end, so no probability covers all that it will ever answer:
     `number` is that of the window.
     """
-    return words.together(spec.meter, number)
+    if spec.top_up is not None:
+        return "for all answers of this test set together, before and after it is topped up"
+    if spec.topped_up:
+        return "for all answers of this test set together, before and after it was topped up"
+    if spec.window is None:
+        return "for all answers of this test set together"
+    more = "each further one costs" if spec.steps == 1 else f"{spec.steps:,} further ones cost"
+    return f"for {windows_together(spec.steps, number)} ({more} another {at_most(spec.delta)})"
 
 
 @dataclass(frozen=True)
@@ -354,7 +446,7 @@ class SessionView(Shown):
     @property
     def labels(self) -> int | None:
         """How many rows have a label: all of them, but with a judge."""
-        return self.rows if self.rows is None else self.rows - self.spec.meter.sample.unlabelled
+        return self.rows if self.rows is None else self.rows - (self.spec.pool or 0)
 
     @property
     def noted(self) -> dict[tuple[int, int], Note]:
@@ -440,6 +532,10 @@ def _as_told(data: Mapping[str, Any], spec: MeterSpec) -> MeterSpec:
     return found if rows is None else following(found, rows)
 
 
+def _as_read(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
     """Read what `Signal.to_dict` gave; the specification says the rest."""
     spec = _as_told(data, spec)
@@ -450,12 +546,10 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
         by_name=data["by_name"],
-        first_edge=data["g"] if spec.meter.question.vouches else data["first_edge"],
+        first_edge=data["g"] if spec.vouches else data["first_edge"],
         old=data["old"],
-        told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
         validation_loss=data["validation_loss"],
-        true_loss_at_least=data["true_loss_at_least"],
-        true_loss_at_most=data["true_loss_at_most"],
+        read=Read(**{name: _as_read(data[name]) for name in Read._fields}),
     )
 
 

@@ -155,6 +155,8 @@ class Gap(Asking, frozen=True, kw_only=True):
         if self.merges:
             averaged = loss.score is not None and loss.score.kind.averaged
             bands = bands + 1 if averaged else max(2, bands)
+        elif self.limit is not None:  # "above" may come whatever the truth is
+            bands += 1
         return Flat(Fraction(bands + silent), len(edges) + 1 + silent + (self.limit is not None))
 
     def claims(self, loss: Loss) -> tuple[tuple[Within], ...]:
@@ -240,7 +242,7 @@ class Gap(Asking, frozen=True, kw_only=True):
         else:
             edges = self._numbered(shown)
             upper = next((edge for number, edge in edges if number > band), upper)
-            if band > 1:
+            if band > 1 and not self.worst:
                 lower = self.all_edges[band - 2]
         return (Fraction(0) if self.worst else lower), upper
 

@@ -47,7 +47,7 @@ def level_of_all(meter: Meter, stage: int = 0) -> Fraction:
 
 def log_first_tail(meter: Meter, size: int) -> float:
     """Return ln of the largest tail of an answer: that of the smallest tolerance."""
-    claims = meter.question.claims(meter.sample.measured)
+    claims = meter.asked.claims(meter.sample.measured)
     return log_tail(claims[0], meter.sample, meter.renewal, size)
 
 
@@ -62,6 +62,8 @@ def ends_of(
 ) -> Callable[[Fraction, Fraction, Fraction], tuple[Fraction, Fraction]]:
     """Return what the ends of a test loss say of the true one, on a test set of so many rows."""
     question, sample = meter.question, meter.sample
+    if rows < 1:
+        return widened
     alike = type(sample) is Rows and not isinstance(meter.renewal, Window)
     proved = type(sample) is Rows or (isinstance(sample, Strata) and sample.proportional)
     if not isinstance(question, Gap) or isinstance(meter.renewal, EveryStep):
@@ -94,4 +96,4 @@ def ends_of(
 @lru_cache(maxsize=4096)
 def _upper(rows: int, errors: int, side: float) -> Fraction:
     """Return the largest true loss at which so few errors are no rarer than `side`, or more."""
-    return Fraction(upper_end(rows, errors, side)) + _OUTWARD
+    return min(Fraction(1), Fraction(upper_end(rows, errors, side)) + _OUTWARD)

@@ -19,7 +19,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import PASS
 from easeml_meter.core.views import SessionView, Signal, band_words
-from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.numbers.rounding import at_least, at_most
 from easeml_meter.report.words import LOW_BATTERY, validation_words
 
 _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
@@ -246,8 +246,8 @@ _LINES = {
     ),
     "ok": "The last model is ok: carry on.",
     "alarm": (
-        "The test set does not vouch for the last model: it may be overfitted, or unlucky. ok now "
-        "means a little less, as said above; the models that were ok remain as promised.\n"
+        "The test set does not vouch for the last model: it may be overfitted, or unlucky. From "
+        "now on ok needs fewer errors.\n"
         "Developers: go back to the last model that was ok, and rely less on the validation set."
     ),
     "pass": "The last model passed: {condition} is promised to hold.",
@@ -495,11 +495,9 @@ def _direction(signal: Signal) -> Case:
     """Say on which side of the validation loss the test loss lies, where the numbers show it."""
     if signal.spec.meter.sample.measured.curve:
         return "curve", {}
-    loss = signal.validation_loss
-    side = 0 if loss is None else signal.rules.side(signal.answer, as_written(loss))
-    if side > 0:
+    if signal.side > 0:
         return "test loss above", {}
-    if side < 0:
+    if signal.side < 0:
         return "test loss below", {"loss": validation_words(signal)}
     return "distance", {}
 

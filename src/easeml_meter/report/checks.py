@@ -8,10 +8,10 @@ of the test loss remains a promise.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from fractions import Fraction
 from itertools import zip_longest
 
-from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import (
     ALARM,
     FAIL,
@@ -20,12 +20,11 @@ from easeml_meter.core.signals import (
     PASS,
     TOO_FAR,
     TOO_FEW,
-    Rules,
-    State,
-    true_gap,
+    answer_named,
 )
 from easeml_meter.core.views import SessionView, Signal, Truth
-from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.report.words import steps_words, told_words
 
 
@@ -49,7 +48,9 @@ class Check:
         if self.truth is None:
             return None
         truth = self.truth
-        return float(Rules(self.signal.spec).gap(truth.validation_loss, truth.test_loss))
+        above = as_written(truth.test_loss) - as_written(truth.validation_loss)
+        one_sided = self.signal.spec.meter.question.one_sided
+        return float(max(Fraction(0), above) if one_sided else abs(above))
 
     @property
     def true_loss(self) -> tuple[float, float] | None:
@@ -59,8 +60,9 @@ class Check:
         tolerance = None if self.signal.change else self.signal.tolerance
         if self.truth is None or tolerance is None:
             return None
-        loss = self.truth.test_loss
-        return true_gap((loss, loss), tolerance)  # as a band without width: outward, from 0 to 1
+        loss, eps = as_written(self.truth.test_loss), as_written(tolerance)
+        least, most = max(loss - eps, Fraction(0)), min(loss + eps, Fraction(1))
+        return float(at_least(least, digits=15)), float(at_most(most, digits=15))
 
     @property
     def words(self) -> str:
@@ -76,23 +78,22 @@ def checks(view: SessionView) -> tuple[Check, ...]:
     """Check every answer of a released test set; nothing before release."""
     if not view.retrospective:
         return ()
-    states: dict[int, State] = defaultdict(State)
+    tops: dict[int, int] = defaultdict(lambda: 1)
     found = []
     truths = view.retrospective[: len(view.signals)]
     for signal, truth, top in zip_longest(view.signals, truths, view.brought):
-        rules, state = rules_of(signal.spec), states[signal.tenant]
-        # A hand-over joins the running maxima, so those of other teams count from then on.
-        state = replace(state, top=max(state.top, top or 1))
-        found.append(Check(signal, truth, _due(rules, state, signal, truth)))
-        states[signal.tenant] = rules.after(state, signal.answer)
+        # A hand-over joins the worst bands so far: those of other teams count from then on.
+        worst = max(tops[signal.tenant], top or 1)
+        found.append(Check(signal, truth, _due(signal, truth, worst)))
+        tops[signal.tenant] = signal.band or worst
     return tuple(found)
 
 
-def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int | None:
+def _due(signal: Signal, truth: Truth | None, worst: int) -> int | None:
     """Return the answer that the rules call for; `truth.band` was found by exact arithmetic."""
     if truth is None or signal.answer == NO_READING:
         return None
-    if rules.spec.meter.question.vouches:  # an alarm claims nothing, so nothing is wrong with one
+    if signal.spec.vouches:  # an alarm claims nothing, so nothing is wrong with one
         claimed = signal.answer == OK and truth.passed is not None
         return (OK if truth.passed else ALARM) if claimed else None
     if truth.passed is not None:
@@ -103,10 +104,12 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
         return TOO_FEW
     if truth.band is None:
         return None
-    limit = rules.spec.meter.question.limit
-    if limit is not None and as_written(truth.test_loss) > limit:
-        return rules.beyond
-    return rules.read(state, truth.band)
+    question = signal.spec.meter.question
+    if not isinstance(question, Gap):
+        return None
+    if question.limit is not None and as_written(truth.test_loss) > question.limit:
+        return answer_named(question.beyond)
+    return max(worst, truth.band) if question.worst else truth.band
 
 
 def summary(found: tuple[Check, ...]) -> str:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby, pairwise
 
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import (
     name_of,
@@ -22,7 +23,6 @@ from easeml_meter.promise.numbers.rounding import (
     percent_at_least,
     percent_at_most,
 )
-from easeml_meter.promise.words import statistic, words_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import confidence
 
@@ -63,15 +63,15 @@ def told_words(signal: Signal, answer: int | None = None) -> str:
     of them do not fit beside a meter, so wide bands show four, rounded outwards.
     """
     answer = signal.answer if answer is None else answer
-    if (change := signal.rules.change_of(answer)) is not None:
-        return f"n - o {change_words(change)}"
+    if signal.spec.difference is not None and answer > 0:
+        return f"n - o {change_words(signal.edges_of(answer) or (-1.0, 1.0))}"
     if answer == signal.answer > 0 and signal.told_edges is not None:
         return band_words(signal)
     wide = signal.spec.meter.question.draws
     if answer < 1 or wide is None:
         return answer_words(answer)
     digits = 4 if wide >= _WIDE_DRAWN else 6
-    return f"gap {gap_words(signal.rules.range_of(answer), digits)}"
+    return f"gap {gap_words(signal.edges_of(answer), digits)}"
 
 
 def page_words(signal: Signal) -> str:
@@ -298,7 +298,7 @@ def history_words(view: SessionView) -> str:
 
 def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for, or that they have none."""
-    words = words_of(view.spec.meter)
+    words = question_of(view.spec).words
     if words is not None:
         return words.meaning
     question = view.spec.meter.question
@@ -373,9 +373,9 @@ def _loss_note(spec: MeterSpec) -> str:
 
 
 def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
-    words = words_of(spec.meter)
-    if words is not None:
-        return [("Question", statistic(spec.meter), words.tells)]
+    question = question_of(spec)
+    if question.words is not None:
+        return [("Question", question.statistic, question.words.tells)]
     asked = spec.meter.question
     least, most = min(asked.tolerances), max(asked.tolerances)
     tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))

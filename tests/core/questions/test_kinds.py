@@ -96,7 +96,7 @@ def coin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Add a module to the package, as somebody with a question of their own would."""
     (tmp_path / "coin.py").write_text(COIN)
     monkeypatch.setattr(questions, "__path__", [*questions.__path__, str(tmp_path)])
-    remembered = (kinds.kinds, kinds.question_of, kinds.rules_of, asking._by_option, plan_of)
+    remembered = (kinds.kinds, kinds.question_of, asking._by_option, plan_of)
     for each in remembered:
         each.cache_clear()
     yield

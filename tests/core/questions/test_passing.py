@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.helpers import condition_spec, small_spec
+from tests.service.helpers import condition_spec
 
 from easeml_meter.conditions import Comparison
-from easeml_meter.core.questions.kinds import rules_of
-from easeml_meter.core.questions.passing import PassFail, Verdicts
-from easeml_meter.core.questions.planning import Budget, assumptions_of, required_size
-from easeml_meter.core.signals import FAIL, NO_READING, PASS, Rules, State, answer_named, name_of
+from easeml_meter.core.questions.passing import PassFail
+from easeml_meter.core.questions.planning import Budget, assumptions_of, plan_of, required_size
+from easeml_meter.core.signals import FAIL, PASS, answer_named, name_of
+from easeml_meter.core.views import Read, read_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.promise import ledger
 from easeml_meter.promise.numbers import passing
+from easeml_meter.promise.questions import Shown, measured_of
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import smallest
 
 GOLDEN = {
@@ -85,7 +87,7 @@ def test_a_disagreement_counts_rows_on_which_exactly_one_is_right() -> None:
     """With three classes, a model that differs on half of the rows may pass."""
     spec = condition_spec(question="n - o > 0 +/- 0.05", disagreement=0.1)
     differing = Comparison(rows=100, gained=8, lost=0, differing=50)
-    assert rules_of(spec).answer(State(based=True), 0.5, 0.42, differing) == PASS
+    assert answered(spec, Fraction(42, 100), differing) == "pass"
     counted = "a model fails if exactly one of it and the old one is right on more than 0.1 of the"
     assert any(counted in line for line in assumptions_of(spec))
     bought = assumptions_of(spec.replace(on_demand=True))
@@ -192,33 +194,35 @@ def test_better_means_better() -> None:
     assert low.log_tail(5_000) == high.log_tail(5_000)
 
 
-def test_a_meter_has_the_rules_of_its_question() -> None:
-    assert type(rules_of(small_spec())) is Rules
-    assert type(rules_of(condition_spec())) is Verdicts
+def answered(spec: MeterSpec, wrong: Fraction, beside: Comparison | None = None) -> str:
+    """What is told of a model on a test set of the planned size, or of the rows compared."""
+    meter = spec.meter
+    size = plan_of(spec).labels if beside is None else beside.rows
+    rows = measured_of(Shown(size), wrong, beside)
+    return ledger.decide(meter, ledger.start(meter), rows).answer
 
 
-@pytest.mark.parametrize(
-    ("wrong", "answer"),
-    [(Fraction(3, 10), FAIL), (Fraction(299, 1000), PASS), (1, FAIL), (0, PASS)],
-)
-def test_a_model_passes_with_the_tolerance_to_spare(wrong: Fraction, answer: int) -> None:
-    rules = rules_of(condition_spec(question="n > 0.5 +/- 0.2"))
-    assert rules.answer(State(), 0.0, wrong) == answer
+def test_a_model_passes_with_the_tolerance_to_spare() -> None:
+    """On a set of the planned size, as many rows as the margin says, and one more."""
+    spec = condition_spec(question="n > 0.5 +/- 0.2")
+    size = plan_of(spec).labels
+    enough = 7 * size // 10 + 1
+    assert answered(spec, 1 - Fraction(enough, size)) == "pass"
+    assert answered(spec, 1 - Fraction(enough - 1, size)) == "fail"
+    assert (answered(spec, Fraction(1)), answered(spec, Fraction(0))) == ("fail", "pass")
 
 
 def test_every_clause_has_to_hold() -> None:
-    rules = rules_of(condition_spec(question="n > 0.5 +/- 0.1 /\\ n < 0.9 +/- 0.1"))
-    assert [rules.answer(State(), 0, 1 - Fraction(n, 100)) for n in (60, 61, 79, 80)] == [
-        FAIL,
-        PASS,
-        PASS,
-        FAIL,
-    ]
+    spec = condition_spec(question="n > 0.5 +/- 0.1 /\\ n < 0.9 +/- 0.1")
+    told = [answered(spec, 1 - Fraction(n, 20)) for n in (10, 14, 20)]
+    assert told == ["fail", "pass", "fail"]
 
 
 def test_what_cannot_be_measured_fails() -> None:
     """A third answer would cost labels, and "fail" promises nothing anyway."""
-    assert rules_of(condition_spec()).unread(State(), NO_READING) == FAIL
+    meter = condition_spec().meter
+    decided = ledger.decide(meter, ledger.start(meter), measured_of(Shown(100), None))
+    assert (decided.answer, decided.promises) == ("fail", ())
 
 
 def test_answers_are_named_and_read() -> None:
@@ -227,9 +231,10 @@ def test_answers_are_named_and_read() -> None:
 
 
 def test_a_pass_bounds_the_true_loss() -> None:
-    rules = rules_of(condition_spec(question="n > 0.5 +/- 0.1 /\\ n < 0.9 +/- 0.1"))
-    assert rules.true_loss(PASS, Fraction(0)) == (0.1, 0.5)
-    assert rules.true_loss(FAIL, Fraction(0)) == (None, None)
+    meter = condition_spec(question="n > 0.5 +/- 0.1 /\\ n < 0.9 +/- 0.1").meter
+    passed, failed = (read_of(meter, each, Shown(9, Fraction(0))) for each in ("pass", "fail"))
+    assert (passed.true_loss_at_least, passed.true_loss_at_most) == (0.1, 0.5)
+    assert failed == Read()
 
 
 def test_a_meter_gives_the_promised_answers_and_no_more() -> None:

@@ -8,17 +8,19 @@ numbers when an answer is decided, and stands in its entry as the edge of that a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
-from easeml_meter.conditions import Comparison
-from easeml_meter.core.questions.question import Question
-from easeml_meter.core.signals import ALARM, NO_READING, OK, Rules, State
+from easeml_meter.core.questions.assumptions import (
+    BLIND_VALIDATION,
+    COMMON_ASSUMPTIONS,
+    RIGHT_OR_WRONG,
+)
+from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.errors import invalid
-from easeml_meter.promise import ledger, words
+from easeml_meter.promise import ledger
 from easeml_meter.promise.alarm import chance_of_ok, labels_for
-from easeml_meter.promise.assumptions import assumptions_of
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.numbers.rounding import as_written, at_most, confidence_of
 from easeml_meter.promise.questions import Shown
@@ -27,7 +29,6 @@ from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
-    from easeml_meter.core.views import Signal
 
 THREE = 3
 """Alarms that close a test set, unless a meter says another number."""
@@ -58,83 +59,6 @@ def _percent(share: Fraction) -> str:
 
 
 @dataclass(frozen=True)
-class AlarmRules(Rules):
-    """ok or alarm, with g as the edge of each answer (`first_edge`)."""
-
-    def drawing(self, first_edge: Fraction | None) -> AlarmRules:
-        """Return the rule for one answer, whose g is this."""
-        return replace(self, first_edge=first_edge)
-
-    def answers(self, state: State) -> tuple[int, ...]:
-        """List both answers, the more usual one first."""
-        return (OK, ALARM)
-
-    def answer(
-        self,
-        state: State,
-        validation_loss: float | Fraction,
-        test_loss: float | Fraction,
-        against: Comparison | None = None,
-    ) -> int:
-        """Refuse: an answer needs the sizes of both sets."""
-        raise AssertionError("an alarm is answered by the ledger")
-
-    def unread(self, state: State, reason: int) -> int:
-        """Return an alarm: no word says that a model could not be measured."""
-        return ALARM if reason == NO_READING else reason
-
-    def after(self, state: State, answer: int) -> State:
-        """Return the state once this was told: alarms are counted."""
-        return replace(state, passes=state.passes + 1) if answer == ALARM else state
-
-    def ended(self, state: State) -> bool:
-        """Whether the last alarm was raised."""
-        return state.passes >= (self.spec.alarms or THREE)
-
-    def left(self, state: State, steps: int) -> int:
-        """Return the answers that are promised if each of them is an alarm."""
-        return min(steps, (self.spec.alarms or THREE) - state.passes)
-
-    def share_left(self, state: State) -> float:
-        """Return the share of the alarms that are left."""
-        return 1 - state.passes / (self.spec.alarms or THREE)
-
-    def tolerance(self, answer: int) -> None:
-        """Return None: no value is told that could be off."""
-
-    def range_of(self, answer: int) -> None:
-        """Return None: no gap is told."""
-
-    def true_loss(
-        self, answer: int, validation_loss: Fraction
-    ) -> tuple[float | None, float | None]:
-        """Return what an ok promises: at most v + g."""
-        if answer != OK or self.first_edge is None:
-            return None, None
-        return None, float(at_most(min(Fraction(1), validation_loss + self.first_edge), digits=15))
-
-    def truth(
-        self,
-        validation_loss: Fraction,
-        test_loss: Fraction,
-        against: Comparison | None = None,
-    ) -> dict[str, Any]:
-        """Return whether the claim holds of these rows; an alarm claims nothing."""
-        if self.first_edge is None:
-            return {"band": None}
-        return {"band": None, "passed": test_loss <= validation_loss + self.first_edge}
-
-    def sentence(self, signal: Signal, sure: str) -> str:
-        """Say what an ok promises; nothing for an alarm."""
-        if signal.answer != OK or signal.true_loss_at_most is None:
-            return "The test set does not vouch for this model: nothing is promised about it."
-        most, g = at_most(signal.true_loss_at_most), at_most(signal.g or 0.0)
-        return (
-            f"{sure}: this model's true loss is at most {most}, its validation loss and {g} more."
-        )
-
-
-@dataclass(frozen=True)
 class AlarmQuestion(Question):
     """Whether a model overfits by more than is accepted."""
 
@@ -147,14 +71,11 @@ class AlarmQuestion(Question):
         """Return the question of a meter that raises alarms."""
         return cls(spec) if spec.vouches else None
 
-    def rules(self, spec: MeterSpec) -> Rules:
-        """Return the rule of alarms."""
-        return AlarmRules(spec)
-
     @property
     def statistic(self) -> str:
         """What is asked of each model."""
-        return words.statistic(self.spec.meter)
+        more = "g" if self.spec.g is None else at_most(self.spec.g)
+        return f"is the true loss at most the validation loss and {more} more?"
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -164,12 +85,36 @@ class AlarmQuestion(Question):
     @property
     def promised(self) -> str:
         """What is true of every model that is ok."""
-        return words.promised(self.spec.meter)
+        most = "the loss that its answer names"
+        if self.spec.g is not None:
+            most = f"its validation loss and {at_most(self.spec.g)} more"
+        return (
+            f"the true loss of every model that is ok is at most {most}. Nothing is promised about "
+            "an alarm."
+        )
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Those of every question, and what this one adds."""
-        return assumptions_of(self.spec.meter)
+        closing = f"alarm number {self.spec.alarms or THREE} closes the test set"
+        return (*COMMON_ASSUMPTIONS, RIGHT_OR_WRONG, BLIND_VALIDATION, closing)
+
+    @property
+    def words(self) -> Words:
+        """An answer has no height."""
+        return Words(
+            tells="ok, or an alarm",
+            meaning=(
+                "ok means that the true loss is at most the validation loss and a little more; "
+                "an alarm promises nothing."
+            ),
+            caption=(
+                "One column per step. ok: the true loss is at most what the answer says; nothing "
+                "is promised about an alarm."
+            ),
+            heading="ok or alarm",
+            remains="the true loss of every model that was ok is at most what its answer said",
+        )
 
     def log_models(self, steps: int) -> float:
         """Count nothing: levels of the answers share delta, whatever the size is."""

@@ -9,7 +9,6 @@ from importlib import import_module
 
 from easeml_meter.core import questions
 from easeml_meter.core.questions.question import Question
-from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 
@@ -41,9 +40,3 @@ def question_of(spec: MeterSpec) -> Question:
 def _asked(spec: MeterSpec, *, usual: bool) -> list[Question]:
     found = (kind.of_meter(spec) for kind in kinds() if kind.usual is usual)
     return [question for question in found if question is not None]
-
-
-@lru_cache(maxsize=256)
-def rules_of(spec: MeterSpec) -> Rules:
-    """Return the feedback rule of a meter."""
-    return question_of(spec).rules(spec)

@@ -8,22 +8,19 @@ was fixed beforehand: the deployed one, or the last that passed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-from easeml_meter.conditions import Clause, Comparison, Condition, Variable
-from easeml_meter.core.questions.question import Question
-from easeml_meter.core.signals import BASELINE, FAIL, PASS, Loss, Rules, State
-from easeml_meter.errors import invalid
-from easeml_meter.promise.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
+from easeml_meter.conditions import Clause, Condition, Variable
+from easeml_meter.core.questions.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
+from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.promise.numbers import differences, passing
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
-from easeml_meter.promise.words import meaning
 from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
-    from easeml_meter.core.views import Signal
+    pass
 
 
 def _log_tail(clause: Clause, labels: int, most: Fraction, *, onwards: bool) -> float:
@@ -46,6 +43,20 @@ def _rate(clause: Clause, most: Fraction) -> float:
     return passing.rate(clause.share, as_written(clause.tolerance))
 
 
+def meaning(clause: Clause) -> str:
+    """Say what is true of a model that passes a clause."""
+    side = "above" if clause.above else "below"
+    edge = (at_least if clause.above else at_most)(clause.threshold)
+    if clause.variable is Variable.ACCURACY:
+        return f"has a true accuracy {side} {edge}"
+    if clause.variable is Variable.CHANGE:
+        if clause.above and not clause.threshold:
+            return "is truly more accurate than the old one"
+        more = "more" if clause.above else "less"
+        return f"has a true accuracy that exceeds the old model's by {more} than {edge}"
+    return f"differs from the old model on a true share of rows {side} {edge}"
+
+
 @dataclass(frozen=True)
 class PassFail(Condition, Question):
     """A condition as a question."""
@@ -62,12 +73,21 @@ class PassFail(Condition, Question):
             return None
         return cls.of(spec.condition)
 
-    def rules(self, spec: MeterSpec) -> Rules:
-        return Verdicts(spec)
-
     @property
     def statistic(self) -> str:
         return str(self)
+
+    @property
+    def words(self) -> Words:
+        """A verdict has no height."""
+        passes = f"A model passes if {self} on the test set, with the tolerance to spare"
+        return Words(
+            tells="each model passes or fails",
+            meaning=f"{passes}.",
+            caption=(f"One column per step. {passes}; nothing is promised about one that fails."),
+            heading=f"pass or fail: {self}",
+            remains="the condition holds of every model that passed",
+        )
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -116,96 +136,3 @@ class PassFail(Condition, Question):
         """By Chernoff's bound for the clause that needs most."""
         slowest = min(_rate(clause, self.most) for clause in self.clauses)
         return math.ceil(nats * (1 + 1e-11) / slowest) + 1
-
-
-@dataclass(frozen=True)
-class Verdicts(Rules):
-    """The rule of a condition, step by step."""
-
-    @property
-    def condition(self) -> Condition:
-        """What models have to pass."""
-        if self.spec.condition is None:
-            raise AssertionError("a meter that asks for the gap gives no verdicts")
-        return self.spec.condition
-
-    def answers(self, state: State) -> tuple[int, ...]:
-        """List both answers, the more usual one first; before them comes a model to compare with.
-
-        That first answer is always the same, so it tells nothing and costs nothing.
-        """
-        return (BASELINE,) if self.condition.needs_old and not state.based else (FAIL, PASS)
-
-    def answer(
-        self,
-        state: State,
-        validation_loss: Loss,
-        test_loss: Loss,
-        against: Comparison | None = None,
-    ) -> int:
-        if not 0 <= test_loss <= 1:
-            raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
-        values = {Variable.ACCURACY: 1 - as_written(test_loss)}
-        if self.condition.needs_old:
-            if against is None:
-                raise AssertionError("a model must be compared with the old one")
-            most = self.condition.disagreement
-            apart = against.apart(predictions=self.spec.on_demand)
-            if most is not None and apart > as_written(most):
-                return FAIL
-            for variable in (Variable.CHANGE, Variable.DISAGREEMENT):
-                values[variable] = against.value(variable)
-        clauses = self.condition.clauses
-        return PASS if all(each.holds(values[each.variable]) for each in clauses) else FAIL
-
-    def unread(self, state: State, reason: int) -> int:
-        """Return "fail": a model without a reading has not passed; the first one is no loss."""
-        return self.answers(state)[0]
-
-    def after(self, state: State, answer: int) -> State:
-        """Return the state once this was told; passes count where they can close the test set."""
-        if answer == BASELINE:
-            return replace(state, based=True)
-        counted = answer == PASS and self.condition.passes is not None
-        return replace(state, passes=state.passes + 1) if counted else state
-
-    def ended(self, state: State) -> bool:
-        """Whether more models passed than leave the test set in use."""
-        most = self.condition.passes
-        return most is not None and state.passes > most
-
-    def tolerance(self, answer: int) -> None:
-        """Return None: no value is told that could be off."""
-
-    def range_of(self, answer: int) -> None:
-        """Return None: no gap is told."""
-
-    def true_loss(
-        self, answer: int, validation_loss: Fraction
-    ) -> tuple[float | None, float | None]:
-        levels = [each for each in self.condition.clauses if each.variable is Variable.ACCURACY]
-        if answer != PASS:
-            return None, None
-        most = [1 - as_written(each.threshold) for each in levels if each.above]
-        least = [1 - as_written(each.threshold) for each in levels if not each.above]
-        return (
-            float(at_least(max(least), digits=15)) if least else None,
-            float(at_most(min(most), digits=15)) if most else None,
-        )
-
-    def truth(
-        self, validation_loss: Fraction, test_loss: Fraction, against: Comparison | None = None
-    ) -> dict[str, Any]:
-        if self.spec.compares and against is None:
-            return {"band": None}
-        told = self.answer(State(based=True), validation_loss, test_loss, against=against)
-        change = None if against is None else float(against.value(Variable.CHANGE))
-        return {"band": None, "passed": told == PASS, "change": change}
-
-    def sentence(self, signal: Signal, sure: str) -> str:
-        if signal.answer == FAIL:
-            return "Nothing is promised about a model that fails."
-        if signal.answer != PASS:
-            return super().sentence(signal, sure)
-        old = "" if signal.old is None else f" The old model is that of step {signal.old:,}."
-        return f"{sure}: this model {', and '.join(map(meaning, self.condition.clauses))}.{old}"

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import whole
-from easeml_meter.core.questions.bands import Bands, InBands
-from easeml_meter.core.questions.question import Option, check_tried_once
-from easeml_meter.core.signals import Rules
-from easeml_meter.errors import invalid
-from easeml_meter.promise.assumptions import (
+from easeml_meter.core.questions.assumptions import (
     COMMON_ASSUMPTIONS,
     PUBLIC_INPUTS,
     RIGHT_OR_WRONG,
 )
+from easeml_meter.core.questions.bands import Bands, InBands
+from easeml_meter.core.questions.question import Option, check_tried_once
+from easeml_meter.errors import invalid
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.promise.numbers.tails import log_tail
@@ -90,9 +89,6 @@ class Rolling(InBands):
         bands = Bands(spec.tolerances[0], spec.signals, spec.edges, spec.drawn)
         public = spec.inputs == "public"
         return cls(bands, spec.window, spec.submissions, spec.silent_answers, public)
-
-    def rules(self, spec: MeterSpec) -> Rules:
-        return Rules(spec)
 
     def around(self, spec: MeterSpec) -> tuple[str, ...]:
         """Nothing: its own words say who sees the inputs, and what delta is for."""

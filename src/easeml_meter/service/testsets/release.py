@@ -14,10 +14,10 @@ from easeml_meter.conditions import Variable
 from easeml_meter.core.history import MeterState, as_delivered, delivered
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
-from easeml_meter.core.questions.kinds import rules_of
-from easeml_meter.core.signals import Rules, answer_named
-from easeml_meter.core.views import SessionView, Truth
+from easeml_meter.core.views import SessionView, Truth, read_of
 from easeml_meter.errors import InvalidInput, NotFound, VaultError, WrongPhase
+from easeml_meter.promise import ledger
+from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.scoring.score import Score
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import complete_retirement, reconcile, session_of
@@ -277,18 +277,18 @@ def _records(
             "model": entry.model,
             "answer": entry.answer,
             "question": spec.question,
-            "gap": _told(spec, entry).range_of(answer_named(entry.answer)),
-            "tolerance": rules_of(spec).tolerance(answer_named(entry.answer)),
+            "gap": (told := read_of(spec.meter, entry.answer, _shown(0, entry))).gap,
+            "tolerance": told.tolerance,
             "truth": truth and asdict(truth),
         }
         for entry, truth in zip(entries, truths, strict=True)
     ]
 
 
-def _told(spec: MeterSpec, entry: Entry) -> Rules:
-    """Return the rule that an answer followed, with the edges that it was told with."""
-    rules = rules_of(spec).drawing(Fraction(entry.first_edge) if entry.first_edge else None)
-    return rules.merging(Fraction(entry.validation_loss)) if entry.validation_loss else rules
+def _shown(rows: int, entry: Entry) -> Shown:
+    """Return what an answer was told with."""
+    loss = Fraction(entry.validation_loss) if entry.validation_loss else None
+    return Shown(rows, loss, None, Fraction(entry.first_edge) if entry.first_edge else None)
 
 
 @needs(Permission.SEE_RELEASED)
@@ -378,15 +378,25 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
         # With none at all, there is no score.
         test_loss = float(score.mean) if score.counted else 1.0
         return Truth(float(validation_loss), test_loss, None, too_few=True)
-    rules = _told(on.spec, entry)
+    set_on = delivered(on.spec, on.generation)
+    shown = _shown(set_on.size, entry)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
-        rules = rules.drawing(on.first_edge(entry))
+        shown = shown._replace(first_edge=on.first_edge(entry))
     against = None
     if old is not None and old.blob:
         both = accepted_predictions(on, entry), accepted_predictions(on, old)
         against = compared(on, *both)
-    found = rules.truth(validation_loss, score.mean, against)
-    return Truth(float(validation_loss), float(score.mean), **found)
+    losses = float(validation_loss), float(score.mean)
+    meter = set_on.meter
+    if meter.compares and against is None:
+        return Truth(*losses, band=None)
+    change = None if against is None else float(against.value(Variable.CHANGE))
+    rows = measured_of(shown, score.mean, against)
+    at = ledger.start(meter, entry.tenant, set_on.stage)
+    found = meter.asked.truth(
+        rows._replace(unlabeled=meter.sample.orders_labels), ledger.level(meter, at)
+    )
+    return Truth(*losses, band=found.band, passed=found.passed, change=change)
 
 
 def _score_again(on: Measured, entry: Entry) -> Score | None:
