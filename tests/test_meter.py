@@ -123,20 +123,17 @@ def test_a_meter_is_made_of_rows_alone(tmp_path: Path, given: dict[str, Any]) ->
         spec, test_set = meter.spec, meter.generations[0]
         assert (spec.steps, spec.delta, spec.inputs) == (10, 0.1, "public")
         assert (test_set.active, test_set.rows) == (True, 400)
-        assert spec.tolerances[0] == reachable_tolerance(spec, 400).spec.tolerances[0]
+        assert (spec.question, spec.labels) == ("alarm", 400)
         submitted = [
             each.drop_columns(["x", "y"]).rename_columns(["id", "prediction"])
             for each in (given["test"], given["validation"])
         ]
-        assert meter.submit(*submitted, model="m").band == 1
+        assert meter.submit(*submitted, model="m").name == "ok"
 
 
-def test_few_rows_carry_fewer_answers_and_that_is_said(
-    tmp_path: Path, given: dict[str, Any]
-) -> None:
-    few = given | {"test": given["test"].slice(0, 50)}
-    with pytest.warns(UserWarning, match="50 labels carry 3 answers, not ten"):
-        Meter.create(tmp_path / "churn", **few).close()
+def test_too_few_rows_are_refused(tmp_path: Path, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="29 given, too few for one answer of use"):
+        Meter.create(tmp_path / "churn", **given | {"test": given["test"].slice(0, 29)})
 
 
 def test_everything_is_done_once_however_often_it_is_run(

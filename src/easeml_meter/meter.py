@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +24,11 @@ from easeml_meter.core.model import (
     Wanted,
 )
 from easeml_meter.core.people import Role
-from easeml_meter.core.questions.labels import fewer_answers, plan_labels
+from easeml_meter.core.questions.labels import (
+    plan_alarm,
+    plan_labels,
+    starts_with_alarm,
+)
 from easeml_meter.core.questions.planning import Plan
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Audit, Consequence, Differences, History, SessionView, Signal
@@ -61,7 +64,7 @@ from easeml_meter.service.testsets import (
 )
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.reuse import LabelerDecisions
-from easeml_meter.spec import MeterSpec
+from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, MeterSpec
 from easeml_meter.tables.memory import ID, Data, as_source, was_frame
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.source import Source
@@ -621,9 +624,9 @@ class Meter(MeterVerbs):
         """Make a meter in a new folder, of a `spec` or of your rows.
 
         `test`, the rows to hide, are sealed and added; `validation` is set. Both have the columns
-        `label` and, if any, `id_column`. Without a `spec`, as many `test` rows as there are say how
-        exact the meter is, for ten answers (fewer, with a warning, of few rows) or `steps`, 90 %
-        sure together; you see the inputs.
+        `label` and, if any, `id_column`. Without a `spec`, it is what `meter plan` offers first for
+        as many labels: an alarm up to 5,000 or from 20 `steps` on, else bands; for ten answers or
+        `steps`, 90 % sure together. You see the inputs.
 
         Raises:
             InvalidInput: the folder holds a meter already, no meter can be made of this, or the
@@ -847,12 +850,10 @@ def _planned(test: Data | None, label: str | None, steps: int | None) -> MeterSp
     table = open_table(as_source(test, "rows", a_set=True))
     if label is not None:
         table.require(label, "label column")
-    wish = MeterSpec.uniform(tolerance=0.1, inputs="public")
     rows = sum(batch.num_rows for batch in table.batches(table.columns[:1]))
-    plan = plan_labels(wish, rows, steps)
-    if fewer := fewer_answers(plan, rows, steps):
-        warnings.warn(fewer, stacklevel=3)
-    return plan.spec
+    if starts_with_alarm(rows, steps, DEFAULT_DELTA):
+        return plan_alarm(rows, steps=steps or DEFAULT_STEPS, inputs="public").spec
+    return plan_labels(MeterSpec.uniform(tolerance=0.1, inputs="public"), rows, steps).spec
 
 
 def _predictions(test: Data, validation: Data, matching: RowMatching) -> PredictionFiles:

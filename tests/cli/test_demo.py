@@ -38,3 +38,12 @@ def test_programs_get_the_end_of_the_story(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert (told["folder"], told["phase"], len(told["signals"])) == ("told", "released", 10)
     assert (tmp_path / "told" / "tutorial").is_dir()
+
+
+def test_the_alarm_rings_where_the_bands_march(tmp_path: Path) -> None:
+    done = run("demo", "told", "--yes", folder=tmp_path)
+    lines = [line for line in done.stdout.splitlines() if "%  " in line and " validation " in line]
+    heard = ["ALARM" if "ALARM" in line else "ok" for line in lines]
+    assert heard == ["ok"] * 7 + ["ALARM"] + ["ok"] * 2
+    assert "[3]" in lines[7]
+    assert max(map(len, lines)) < 80

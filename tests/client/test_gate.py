@@ -272,6 +272,11 @@ def test_runs_are_voted_or_averaged(tmp_path: Path) -> None:
         Gate(tmp_path / "a.jsonl").ask(*files)
     assert Gate(tmp_path / "b.jsonl", vote=True).ask(*files).yes
     assert Gate(tmp_path / "c.jsonl", scores=True).ask(*files).yes
+    few = {case: new[case] for case in list(new)[1:]}  # the first is missing
+    filled = Gate(tmp_path / "f.jsonl", scores=True, missing="wrong")
+    assert filled.ask(files[0], rows(tmp_path / "few.jsonl", few, 3)).yes
+    assert filled.ask(old, rows(tmp_path / "few.jsonl", few, 3)).yes
+    assert not filled.ask(files[0], dict.fromkeys(list(new)[:9], 1)).yes
     with pytest.raises(InvalidInput, match="odd number"):
         Gate(tmp_path / "d.jsonl", vote=True).ask(rows(files[0], old, 2), files[1])
     with files[1].open("a") as file:

@@ -50,7 +50,7 @@ def asking(question: str, **options: Any) -> MeterSpec:
             "that of step 7 lies between -0.05 and 0.15.",
         ),
         (asking(CHANGE, disagreement=0.2), "too-far", "on more than 0.2 of the rows exactly one"),
-        (asking("alarm", labels=500), "ok", "Sure: this model's true loss is at most 0.4."),
+        (asking("alarm", labels=500), "ok", "at most 0.4, its validation loss and 0.1 more."),
         (asking("alarm", labels=500), "alarm", "nothing is promised about it."),
     ],
 )

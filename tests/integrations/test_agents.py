@@ -111,8 +111,9 @@ def test_no_error_speaks_of_options_of_a_shell(session: Session, tools: Tools) -
 
 
 def test_labels_are_asked_what_they_promise(tools: Tools) -> None:
-    reached = tools.plan(800, 10, None, 0.1)["tolerance"]
-    assert tools.plan(None, 10, reached, 0.1)["labels"] <= 800
+    reached = tools.plan(8000, 10, None, 0.1)["tolerance"]
+    assert tools.plan(None, 10, reached, 0.1)["labels"] <= 8000
+    assert tools.plan(500, 10, None, 0.1)["promised_points"] == 10.5
 
 
 def test_a_status_is_short_however_many_answers_there_are(tmp_path: Path) -> None:

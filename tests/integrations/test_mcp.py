@@ -83,8 +83,7 @@ def test_an_agent_uses_up_a_budget(site: Live, people: People) -> None:
     assert [tool.name for tool in charged] == ["meter_submit"]
     assert plan.structured_content["labels"] > 100
     assert given.structured_content["labels"] == 800
-    assert few.structured_content["steps"] == 1
-    assert few.structured_content["fewer"] == "30 labels carry one answer, not ten."
+    assert few.structured_content["answers"] == ["ok", "alarm"]
     said = "[exit 2] invalid: labels: input should be a valid integer"
     assert unread.content[0].text.startswith(said)
     assert unread.content[0].text.count("\n") == 0

@@ -14,10 +14,10 @@ from tests.server.driving import add, packed, parquet, sealed
 from tests.server.helpers import serve
 from tests.service.helpers import Labels, small_spec
 
-from easeml_meter.core.questions.assumptions import CLUSTERED
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
+from easeml_meter.promise.assumptions import CLUSTERED
 from easeml_meter.spec import MeterSpec
 
 EACH = (1, 4, 7)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.service.helpers import Clock, deliver, make_session, small_spec
+from tests.service.helpers import Clock, condition_spec, deliver, make_session, small_spec
 
-from easeml_meter.errors import VaultError
+from easeml_meter.errors import Spent, VaultError
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.journal import Journal
@@ -66,8 +66,15 @@ def long_spec(steps: int) -> MeterSpec:
     return small_spec(signals=1, edges=[], tolerance=0.45, steps=steps, delta=0.5)
 
 
-def kill_at_random_moments(tmp_path: Path, kills: int, seed: int) -> None:
-    session = make_session(tmp_path, long_spec(kills + 1))
+def alarm_spec(steps: int, alarms: int) -> MeterSpec:
+    asked = {"question": "alarm", "labels": 40, "alarms": alarms, "delta": 0.25}
+    return condition_spec(steps=steps, inputs="public", **asked)
+
+
+def kill_at_random_moments(
+    tmp_path: Path, kills: int, seed: int, spec: MeterSpec | None = None
+) -> None:
+    session = make_session(tmp_path, spec or long_spec(kills + 1))
     rng = random.Random(seed)  # noqa: S311  moments to kill at, no secrets
     told: dict[str, tuple[int, str]] = {}
     longest = 0.08
@@ -95,6 +102,11 @@ def kill_at_random_moments(tmp_path: Path, kills: int, seed: int) -> None:
 
 def test_kill_9_at_a_few_random_moments(tmp_path: Path) -> None:
     kill_at_random_moments(tmp_path, kills=8, seed=1)
+
+
+def test_kill_9_at_an_alarm(tmp_path: Path) -> None:
+    """Its g follows the alarms so far: one that was lost would give a narrower one again."""
+    kill_at_random_moments(tmp_path, kills=6, seed=3, spec=alarm_spec(7, alarms=7))
 
 
 @pytest.mark.verify
@@ -153,6 +165,38 @@ def test_an_old_database_copied_back_resets_nothing(tmp_path: Path) -> None:
     assert session.meter.status().steps_left == 0
     problems = session.meter.audit().problems
     assert any("2 answers were missing and came from the journal" in each for each in problems)
+
+
+def test_an_old_database_copied_back_gives_no_alarm_back(tmp_path: Path) -> None:
+    session = make_session(tmp_path, alarm_spec(9, alarms=2))
+    rows = len(session.test_labels)
+    first = session.submit(0, 0, model="a")
+    session.meter.close()
+    shutil.copy(tmp_path / "meter" / ".meter" / "meter.db", tmp_path / "old.db")
+    session.meter = Meter.open(tmp_path / "meter")
+    assert session.submit(rows, 0, model="b").name == "alarm"
+    session.meter.close()
+    for leftover in (tmp_path / "meter" / ".meter").glob("meter.db*"):
+        leftover.unlink()
+    shutil.copy(tmp_path / "old.db", tmp_path / "meter" / ".meter" / "meter.db")
+
+    session.meter = Meter.open(tmp_path / "meter")
+    wider = session.submit(0, 1, model="c")
+    assert (first.name, wider.name) == ("ok", "ok")
+    assert (wider.g or 0) > (first.g or 1)
+    assert session.submit(rows, 1, model="d").name == "alarm"
+    with pytest.raises(Spent):
+        session.submit(0, 2, model="e")
+    problems = session.meter.audit().problems
+    assert any("missing and came from the journal" in each for each in problems)
+
+
+def test_a_change_of_g_by_hand_is_shown(tmp_path: Path) -> None:
+    session = make_session(tmp_path, alarm_spec(4, alarms=2))
+    session.submit(0, 0)
+    with session.meter.workspace.store.writing() as books:
+        books.connection.exec_driver_sql("UPDATE entries SET first_edge = '1/1000'")
+    assert session.meter.audit().problems
 
 
 def test_a_deleted_database_and_the_same_rows_sealed_again_reset_nothing(tmp_path: Path) -> None:

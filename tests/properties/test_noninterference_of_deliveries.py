@@ -84,7 +84,8 @@ def through_windows(kind: type[Side], flip: int) -> list[str]:
             for side in sides:
                 next_batch(side, number)
             look_around(sides, "/batches", f"/batches/{number + 1}", "/test-sets/1/batches")
-        return sides[0].answers()
+        answers: list[str] = sides[0].answers()
+        return answers
 
 
 @every_way

@@ -76,7 +76,7 @@ def test_an_account_that_was_left_behind_gives_no_step_back(session: Session) ->
     session.submit(5, 0, model="later")
     before = left(session.meter.status())
     change(session, schema.accounts.delete().where(schema.accounts.c.tenant == 1))
-    behind = {"steps": 0, "state": old["folded"]["state"]}
+    behind = old["folded"] | {"answers": 0}
     change(session, schema.accounts.insert(), old | {"step": 1, "folded": behind})
     assert left(session.meter.status()) == before
 
@@ -85,7 +85,7 @@ def test_the_audit_finds_an_account_changed_by_hand(session: Session) -> None:
     assert session.meter.audit().problems == ()
     with session.meter.workspace.reading() as books:
         (row,) = (row for row in books.copies.rows("accounts") if row["tenant"] == 1)
-    changed = json.loads(json.dumps(row["folded"])) | {"steps": 0}
+    changed = json.loads(json.dumps(row["folded"])) | {"answers": 0}
     mine = schema.accounts.c.tenant == 1
     change(session, schema.accounts.update().where(mine), {"folded": changed})
     (problem,) = session.meter.audit().problems

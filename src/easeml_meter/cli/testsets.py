@@ -473,11 +473,12 @@ def replace(file: Path, place: MeterPlace, yes: bool, as_json: bool, **options: 
 
     It asks first, as the promise rests on how it was drawn, or takes --yes.
     """
-    from easeml_meter.core.questions.assumptions import about_people
-    from easeml_meter.core.questions.planning import assumptions_of
+    from easeml_meter.promise.assumptions import about_people, assumptions_of
 
     meter = open_meter(place)
-    rests = [each for each in about_people(assumptions_of(meter.spec)) if "validation set" in each]
+    rests = [
+        each for each in about_people(assumptions_of(meter.spec.meter)) if "validation set" in each
+    ]
     confirm(
         f"The promise assumes that {' and that '.join(rests)}. Is that so?", yes=yes or not rests
     )

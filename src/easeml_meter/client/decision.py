@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -36,7 +36,7 @@ _SHOWN = (20, 40, 80)
 def decide(settings: Settings, level: Fraction, old: Results | None, new: Results) -> bool:
     """Compare the results; all of them are read, whatever they are.
 
-    NEW has the cases of OLD, in their order; None where it lacks one, which counts as the worst.
+    NEW has the cases of OLD, in their order.
     """
     if old is None:
         right = sum(new.cases.values())
@@ -50,8 +50,6 @@ def decide(settings: Settings, level: Fraction, old: Results | None, new: Result
         fractions = lambda: _bets(settings, old, new, Fraction)[2]  # noqa: E731
         return bets_pay(floats, fractions, level, margin, sizes)
     pairs = Counter(zip(old.cases.values(), new.cases.values(), strict=True))
-    for before in (0, 1):
-        pairs[before, int(settings.lower)] += pairs[before, None]
     up, down = pairs[0, 1], pairs[1, 0]
     bar = _bar(settings, len(old.cases), up + down, level)
     return bar is not None and (down if settings.lower else up) >= bar
@@ -73,17 +71,15 @@ def _bets(
     Of clusters, each is one factor: the sum over its cases, by the size of the largest one.
     """
     value: Any = float if kind is float else lambda score: Fraction(repr(score))
-    low, high = map(float, settings.range)
     scale = kind(settings.range[1] - settings.range[0]) * (-1 if settings.lower else 1)
-    worst = high if settings.lower else low
 
-    def mean(runs: Any) -> Any:
-        return sum(map(value, runs)) / len(runs) if type(runs) is tuple else value(runs)
+    def means(results: Results) -> Iterable[Any]:
+        values = results.cases.values()
+        if type(next(iter(values))) is tuple:
+            return (sum(map(value, runs)) / len(runs) for runs in values)
+        return values if kind is float else map(value, values)
 
-    found = [
-        (mean(worst if after is None else after) - mean(before)) / scale
-        for before, after in zip(old.cases.values(), new.cases.values(), strict=True)
-    ]
+    found = [(after - before) / scale for before, after in zip(means(old), means(new), strict=True)]
     margin = settings.margin * (-1 if settings.question == NOT_WORSE else 1)
     if not settings.cluster:
         return margin, bet_sizes(len(found), margin), found

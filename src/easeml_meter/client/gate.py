@@ -186,11 +186,14 @@ class Gate:
                         f"new results: {lacking:,} cases missing, {extra:,} that OLD lacks: both "
                         "need the same ones (--missing wrong fills those that NEW lacks)"
                     )
-                newer.cases = {case: newer.cases.get(case) for case in older.cases}
+                get, runs = newer.cases.get, type(next(iter(newer.cases.values()))) is tuple
+                worst = (settings.worst,) if runs else settings.worst
+                newer.cases = {case: get(case, worst) for case in older.cases}
         except InvalidInput:
             if not self.sealed:
                 raise
-            newer = Results(dict.fromkeys(older.cases if older else ()), {}, form, wrong=True)
+            cases = dict.fromkeys(older.cases if older else (), settings.worst)
+            newer = Results(cases, {}, form, wrong=True)
         return older, newer
 
     def _look(self, ledger: Ledger, look: _Look) -> Answer:

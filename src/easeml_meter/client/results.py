@@ -70,6 +70,11 @@ class Form:
         ):
             raise invalid("range", ",".join(map(str, self.range)), "LOW,HIGH with --scores: 0,10")
 
+    @property
+    def worst(self) -> float:
+        """What a case that is missing counts as, where it may be."""
+        return float(self.range[self.lower]) if self.scores else int(self.lower)
+
 
 @dataclass(slots=True)
 class Results:

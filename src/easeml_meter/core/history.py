@@ -78,10 +78,10 @@ class MeterState:
 
     def active(self) -> TestSet:
         """Give the test set that answers submissions, or say why there is none."""
-        latest = self.generations[-1]
+        latest, handed_in = self.generations[-1], self.spec.meter.sample.handed_in
         if self.archived:
             raise WrongPhase("this meter is archived: it gives no answers; take another one")
-        if latest.phase is Phase.REQUESTED and self.spec.window is not None and latest.number > 1:
+        if latest.phase is Phase.REQUESTED and self._rolls and latest.number > 1:
             raise Spent(
                 f"window {latest.number - 1} has given its answers, and the batch that the next "
                 f"one begins with is missing: {latest.labels_needed:,} labels are needed "
@@ -94,13 +94,13 @@ class MeterState:
                 f"up are missing: {latest.labels_needed:,} are needed (test set {latest.number})"
             )
         if latest.phase is Phase.REQUESTED and spent:
-            needed = f"{latest.labels_needed:,} fresh {self.spec.unit} are needed"
+            needed = f"{latest.labels_needed:,} fresh {handed_in} are needed"
             raise Spent(
                 f"test set {spent[-1].number} is spent: {needed} (test set {latest.number})"
             )
         if latest.phase is Phase.REQUESTED:
             raise WrongPhase(
-                f"no test set yet: {latest.labels_needed:,} {self.spec.unit} are needed; "
+                f"no test set yet: {latest.labels_needed:,} {handed_in} are needed; "
                 "seal them with meter seal, then meter testset add"
             )
         if latest.phase is not Phase.ACTIVE:
@@ -112,7 +112,7 @@ class MeterState:
         latest = self.generations[-1]
         if self.archived:
             raise WrongPhase("this meter is archived: it takes no labels; take another one")
-        if latest.phase is not Phase.REQUESTED and self.spec.window is not None:
+        if latest.phase is not Phase.REQUESTED and self._rolls:
             needed = "the next batch is needed when it has given its answers"
             raise WrongPhase(f"window {latest.number} is {latest.phase}: {needed}")
         if latest.phase is not Phase.REQUESTED:
@@ -134,14 +134,15 @@ class MeterState:
 
     def last_sharing(self, test_set: TestSet) -> int:
         """Return the number of the last test set that has rows of this one."""
-        topped = self.spec.top_up is not None and not self.joins(test_set)
-        return test_set.number + (self.spec.window or 1 + topped) - 1
+        return self.spec.meter.renewal.last_sharing(test_set.number)
+
+    @property
+    def _rolls(self) -> bool:
+        return self.spec.meter.renewal.rolls
 
     def joins(self, test_set: TestSet) -> bool:
         """Whether the rows that are delivered for a test set join those of the one before."""
-        if self.spec.window is not None:
-            return test_set.number > 1
-        return bool(self.spec.of_test_set(test_set.number).topped_up)
+        return self.spec.meter.renewal.joins(test_set.number)
 
     def numbered(self, number: int) -> TestSet:
         """Return a test set by its number, or say that there is none."""
@@ -153,7 +154,7 @@ class MeterState:
     @property
     def tenants(self) -> int:
         """The number of separate histories."""
-        return 1 if self.spec.handover else max(1, len(self.spec.tenants))
+        return self.spec.meter.budget.apart
 
     def tenant(self, number: int) -> int:
         """Return the number of a tenant, if this meter has it.
@@ -390,7 +391,8 @@ def signal_of(
 
 def shown_step(spec: MeterSpec, entry: Entry) -> int:
     """Return the step of an answer; those of a rolling test set go on from window to window."""
-    before = 0 if spec.window is None else (entry.generation - 1) * spec.submissions
+    meter = spec.meter
+    before = (entry.generation - 1) * (meter.answers() or 0) if meter.renewal.rolls else 0
     return before + entry.step
 
 
@@ -399,7 +401,7 @@ def _empty(spec: MeterSpec) -> float:
 
     A rolling one waits for its next batch: its budget is never used up.
     """
-    return 0.0 if spec.window is None else 1.0
+    return float(spec.meter.renewal.rolls)
 
 
 def session_view(
@@ -422,7 +424,7 @@ def session_view(
     """
     spec = as_delivered(state.spec, test_set)
     signals: list[Signal] = []
-    left = spec.steps if spec.window is None else spec.submissions
+    left = spec.meter.answers(test_set.number) or 0
     battery = 1.0
     if test_set.phase is Phase.ARCHIVED:
         battery, left = 0.0, 0
@@ -465,7 +467,12 @@ def session_view(
 
 def _promise(state: MeterState, test_set: TestSet, at: Snapshot | None) -> str:
     """Say what a test set promises; of an alarm, with g as it is now."""
-    if not state.spec.vouches or at is None or test_set.rows is None or state.validation is None:
+    if (
+        not state.spec.meter.question.vouches
+        or at is None
+        or test_set.rows is None
+        or state.validation is None
+    ):
         return promised_of(state.spec, test_set)
     rows, visible = test_set.rows, state.validation.rows
     return promise_of(in_force(state.spec, at, rows, visible), test_set.number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from easeml_meter.core.questions.passing import meaning
 from easeml_meter.core.signals import (
     BASELINE,
     BELOW_FLOOR,
@@ -15,6 +14,7 @@ from easeml_meter.core.signals import (
     TOO_FEW,
 )
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.words import meaning
 
 if TYPE_CHECKING:
     from easeml_meter.core.views import Signal
@@ -45,7 +45,8 @@ def sentence(signal: Signal, sure: str) -> str:
 def _vouched(signal: Signal, sure: str) -> str:
     if signal.answer != OK or signal.true_loss_at_most is None:
         return "The test set does not vouch for this model: nothing is promised about it."
-    return f"{sure}: this model's true loss is at most {at_most(signal.true_loss_at_most)}."
+    most, g = at_most(signal.true_loss_at_most), at_most(signal.g or 0.0)
+    return f"{sure}: this model's true loss is at most {most}, its validation loss and {g} more."
 
 
 def _change(signal: Signal, sure: str) -> str:

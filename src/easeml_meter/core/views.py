@@ -19,7 +19,6 @@ from easeml_meter.checks import known
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.questions.planning import following
-from easeml_meter.core.questions.rolling import windows_together
 from easeml_meter.core.sentences import sentence
 from easeml_meter.core.signals import (
     ALARM,
@@ -30,7 +29,7 @@ from easeml_meter.core.signals import (
     name_of,
 )
 from easeml_meter.core.submissions import Note
-from easeml_meter.promise import ledger, questions
+from easeml_meter.promise import ledger, questions, words
 from easeml_meter.promise.condition import Change
 from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.meter import Meter
@@ -140,12 +139,12 @@ class Signal(Shown):
         if self.band is None or self.told_edges is None:
             return self.band
         upper = self.told_edges[1]
-        return sum(each.lower < upper for each in self.spec.bands)
+        return sum(low < as_written(upper) for low in self.spec.meter.question.ends[:-1])
 
     @property
     def g(self) -> float | None:
         """What an alarm accepted at this answer; None where another question was asked."""
-        return self.first_edge if self.spec.vouches else None
+        return self.first_edge if self.spec.meter.question.vouches else None
 
     @property
     def passed(self) -> bool | None:
@@ -257,7 +256,7 @@ class Signal(Shown):
             "old": self.old,
             "band": self.band,
             "gap": self.gap,
-            "g" if self.spec.vouches else "first_edge": self.first_edge,
+            "g" if self.spec.meter.question.vouches else "first_edge": self.first_edge,
             "change": self.change,
             "true_change": self.true_change,
             "tolerance": self.tolerance,
@@ -299,14 +298,7 @@ def together(spec: MeterSpec, number: int = 1) -> str:
     A rolling test set goes on without end, so no probability covers all that it will ever answer:
     `number` is that of the window.
     """
-    if spec.top_up is not None:
-        return "for all answers of this test set together, before and after it is topped up"
-    if spec.topped_up:
-        return "for all answers of this test set together, before and after it was topped up"
-    if spec.window is None:
-        return "for all answers of this test set together"
-    more = "each further one costs" if spec.steps == 1 else f"{spec.steps:,} further ones cost"
-    return f"for {windows_together(spec.steps, number)} ({more} another {at_most(spec.delta)})"
+    return words.together(spec.meter, number)
 
 
 @dataclass(frozen=True)
@@ -446,7 +438,7 @@ class SessionView(Shown):
     @property
     def labels(self) -> int | None:
         """How many rows have a label: all of them, but with a judge."""
-        return self.rows if self.rows is None else self.rows - (self.spec.pool or 0)
+        return self.rows if self.rows is None else self.rows - self.spec.meter.sample.unlabelled
 
     @property
     def noted(self) -> dict[tuple[int, int], Note]:
@@ -546,7 +538,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
         by_name=data["by_name"],
-        first_edge=data["g"] if spec.vouches else data["first_edge"],
+        first_edge=data["g"] if spec.meter.question.vouches else data["first_edge"],
         old=data["old"],
         validation_loss=data["validation_loss"],
         read=Read(**{name: _as_read(data[name]) for name in Read._fields}),

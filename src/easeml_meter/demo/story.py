@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from easeml_meter.core.questions.labels import plan_alarm
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 TRAIN, VALIDATION = 600, 150
 """Mails that the developer has."""
-_STEPS = 10
+_STEPS, _LABELS = 10, 500
 _WIDTH = 40
 """Characters for an error of 25 %."""
 
@@ -47,32 +48,36 @@ def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
         raise InvalidInput(f"{folder}: exists already: {look}")
     world = MailWorld()
     train, validation, fresh = world.draw(TRAIN), world.draw(VALIDATION), world.draw(VALIDATION)
-    with Meter.create(folder, meter_for(_STEPS), name="demo") as meter:
+    alarm_spec = plan_alarm(_LABELS, steps=_STEPS, classes=(0, 1), inputs="public").spec
+    with (
+        Meter.create(folder, meter_for(_STEPS), name="demo") as meter,
+        Meter.create(folder / "alarm", alarm_spec, name="alarm") as alarm,
+    ):
         console.print(
-            f"[bold]A mail filter, {_STEPS} answers.[/bold] A labeler seals "
-            f"{meter.plan.labels:,} hidden mails. A developer sees {VALIDATION} validation mails "
-            "and never the hidden ones; the meter only says in which band the gap is.\n"
+            f"[bold]A mail filter, {_STEPS} answers.[/bold] A labeler seals {_LABELS} hidden mails "
+            f"for an alarm, and {meter.plan.labels:,} for the paper's meter, which tells a band of "
+            f"the gap. A developer sees {VALIDATION} validation mails and never the hidden ones. "
+            "<=: the true error is at most that.\n"
         )
-        hidden = world.draw(meter.plan.labels)
-        deliver(meter, hidden, folder / "hidden.sealed")
-        meter.set_validation(validation.table, label="spam")
+        both = _Both(alarm, world, meter, world.draw(meter.plan.labels))
+        both.begin(folder / "hidden.sealed", validation)
         console.print("[bold]The developer improves the filter.[/bold]")
         pause()
         for each in honest(train):
-            console.print(_line(submit(meter, each, hidden, validation)))
+            console.print(both.line(each))
         console.print("\nThe easy wins are gone. [bold]Now the validation score rules.[/bold]")
         pause()
         for each in tuned(train, validation):
-            console.print(_line(submit(meter, each, hidden, validation)))
+            console.print(both.line(each))
         console.print(
-            "\nThe validation error fell all the way, and the meter marched. "
+            "\nThe validation error fell all the way; the alarm rang, and the meter marched. "
             "[bold]A fresh validation set brings it down.[/bold]"
         )
         pause()
-        meter.replace_validation(fresh.table)
+        both.replace(fresh)
         *_, plain = honest(train)
         for last, name in ((each, "the same filter"), (plain, "no lucky columns")):
-            console.print(_line(submit(meter, replace(last, name=name), hidden, fresh)))
+            console.print(both.line(replace(last, name=name)))
         console.print("\n[bold]The test set is spent, so it can be released: the truth.[/bold]")
         pause()
         released = meter.release()
@@ -112,18 +117,52 @@ def submit(meter: Meter, filter_: Filter, hidden: Mails, validation: Mails) -> S
     return meter.submit(test, visible, model=filter_.name, matching=IN_ORDER)
 
 
-def _line(signal: Signal) -> Text:
+class _Both:
+    """An alarm and the paper's meter, which are asked about the same filters."""
+
+    def __init__(self, alarm: Meter, world: MailWorld, meter: Meter, hidden: Mails) -> None:
+        self._meters = [(alarm, world.draw(_LABELS)), (meter, hidden)]
+
+    def begin(self, path: Path, validation: Mails) -> None:
+        """Seal both test sets, and give both the validation mails."""
+        self._validation = validation
+        for meter, hidden in self._meters:
+            deliver(meter, hidden, path)
+            meter.set_validation(validation.table, label="spam")
+
+    def replace(self, validation: Mails) -> None:
+        """Give both fresh validation mails."""
+        self._validation = validation
+        for meter, _ in self._meters:
+            meter.replace_validation(validation.table)
+
+    def line(self, filter_: Filter) -> Text:
+        """Submit a filter to both; return what they say of it."""
+        alarm, band = (
+            submit(meter, filter_, hidden, self._validation) for meter, hidden in self._meters
+        )
+        return _line(alarm, band)
+
+
+def _line(alarm: Signal, signal: Signal) -> Text:
     from rich.text import Text
 
     line = Text(f"  {signal.step:>2}  {signal.model:<17}", no_wrap=True)
     if signal.band is None or signal.validation_loss is None or signal.true_loss_at_most is None:
         return line
     line.append(f"validation {signal.validation_loss:6.1%}  ")
+    if alarm.true_loss_at_most is None:
+        line.append(f"{'ALARM':<15}", style="bold red")
+    else:
+        line.append(f"ok, <= {_up(alarm.true_loss_at_most)} %  ")
     for band, colour in enumerate(band_colours(signal.spec.meter.question.rungs), 1):
         told = band == signal.band  # in brackets, for a terminal without colours
         line.append(f"[{band}]" if told else f" {band} ", style=f"bold {colour}" if told else "dim")
-    most = math.ceil(1000 * signal.true_loss_at_most) / 10
-    return line.append(f"   true error <= {most:.1f} %")
+    return line.append(f" <= {_up(signal.true_loss_at_most)} %")
+
+
+def _up(loss: float) -> str:
+    return f"{math.ceil(1000 * loss) / 10:4.1f}"
 
 
 def _reveal(view: SessionView, console: Console) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from easeml_meter.client.gate import Gate
-from easeml_meter.core.questions.labels import fewer_answers, plan_labels
+from easeml_meter.core.questions.labels import plan_alarm, plan_labels, starts_with_alarm
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, spoken
@@ -75,16 +75,16 @@ class Tools:
     def plan(
         self, labels: int | None, steps: int | None, tolerance: float | None, delta: float
     ) -> Answer:
-        """Return how many labels a meter needs, or how exact one is that has so many."""
+        """Return how many labels a meter needs, or what so many promise."""
         if (labels is None) == (tolerance is None):
             raise InvalidInput("give labels or tolerance: the other is the answer")
         count = DEFAULT_STEPS if steps is None else steps
         spec = MeterSpec.uniform(tolerance=tolerance or 0.1, steps=count, delta=delta)
         if labels is None:
             return required_labels(spec).to_dict()
-        plan = plan_labels(spec, labels, steps)
-        fewer = fewer_answers(plan, labels, steps)
-        return {**({"fewer": fewer} if fewer else {}), **plan.to_dict()}
+        if starts_with_alarm(labels, steps, delta):
+            return plan_alarm(labels, steps=count, delta=delta).to_dict()
+        return plan_labels(spec, labels, steps).to_dict()
 
     def status(self) -> Answer:
         """Return where the meter stands, with the last answers in a line each."""

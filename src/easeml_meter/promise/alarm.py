@@ -46,6 +46,7 @@ class Alarm(Asking, frozen=True, kw_only=True):
     ] = Fraction(1, 5)
     form: ClassVar[Literal["tolerance", "level"]] = "level"
     verdict: ClassVar[bool] = True
+    vouches: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -31,6 +31,8 @@ class Plain(Settings, frozen=True, kw_only=True):
     """How many teams have a history of their own."""
     last_pass: ClassVar[int | None] = None
     """The pass of this number closes the test set."""
+    last_alarm: ClassVar[int | None] = None
+    """The alarm of this number does."""
 
     def after(self, spent: State, answer: Answer) -> State:
         """Return the state after an answer."""

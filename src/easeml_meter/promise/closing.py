@@ -66,6 +66,11 @@ class Closing(Settings, frozen=True, kw_only=True):
         return self.passes
 
     @property
+    def last_alarm(self) -> int | None:
+        """The alarm of this number does."""
+        return self.alarms
+
+    @property
     def closes_on_yes(self) -> bool:
         """Whether answers that claim something are the rare ones."""
         return self.passes is not None or self.keeps is not None
@@ -156,6 +161,7 @@ class Shares(Settings, frozen=True, kw_only=True):
     teams: ClassVar[tuple[int, ...]] = ()
     apart: ClassVar[int] = 1
     last_pass: ClassVar[int | None] = None
+    last_alarm: ClassVar[int | None] = None
 
     def stake(self, spent: State) -> Stake:
         """Return what is left: the state is (numerator, denominator, looks, discards since)."""

@@ -74,6 +74,8 @@ class Asking(Settings, frozen=True, kw_only=True):
     """Whether the tolerance of an answer is fixed, or the level that a claim is tested at."""
     verdict: ClassVar[bool] = False
     """Whether an answer is yes or no, and has no height."""
+    vouches: ClassVar[bool] = False
+    """Whether ok says that the test set vouches for the loss on the validation set."""
     reads: ClassVar[str] = ""
     """What an answer is a band of: "gap" or "n - o"; empty: of nothing."""
     draws: ClassVar[Fraction | None] = None

@@ -51,6 +51,11 @@ class Teams(Settings, frozen=True, kw_only=True):
         return self.of(1).last_pass
 
     @property
+    def last_alarm(self) -> int | None:
+        """The alarm of this number does."""
+        return self.of(1).last_alarm
+
+    @property
     def apart(self) -> int:
         """How many trees share delta, where levels follow the history of a team."""
         return 1 if self.handover else len(self.teams)

@@ -246,8 +246,8 @@ _LINES = {
     ),
     "ok": "The last model is ok: carry on.",
     "alarm": (
-        "The test set does not vouch for the last model: it may be overfitted, or unlucky. From "
-        "now on ok needs fewer errors.\n"
+        "The test set does not vouch for the last model: it may be overfitted, or unlucky. ok now "
+        "means a little less, as said above; the models that were ok remain as promised.\n"
         "Developers: go back to the last model that was ok, and rely less on the validation set."
     ),
     "pass": "The last model passed: {condition} is promised to hold.",

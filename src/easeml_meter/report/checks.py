@@ -93,7 +93,7 @@ def _due(signal: Signal, truth: Truth | None, worst: int) -> int | None:
     """Return the answer that the rules call for; `truth.band` was found by exact arithmetic."""
     if truth is None or signal.answer == NO_READING:
         return None
-    if signal.spec.vouches:  # an alarm claims nothing, so nothing is wrong with one
+    if signal.spec.meter.question.vouches:  # an alarm claims nothing, so nothing is wrong with one
         claimed = signal.answer == OK and truth.passed is not None
         return (OK if truth.passed else ALARM) if claimed else None
     if truth.passed is not None:

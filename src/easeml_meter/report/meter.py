@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     ALARM,
@@ -27,6 +26,7 @@ from easeml_meter.core.signals import (
 )
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.promise.numbers.rounding import at_least, at_most
+from easeml_meter.promise.words import words_of
 from easeml_meter.report.palette import TOLERANCE, TRACK, text_on
 from easeml_meter.report.scale import Scale, answer_colour
 from easeml_meter.report.svg import (
@@ -208,7 +208,7 @@ def _heading(layout: Layout) -> str:
     caption = f"height: {gap_name(layout.view.spec)}"
     if text_width(f"{caption}; {even}", 11) <= layout.width - 2 * MARGIN:
         caption += f"; {even}"
-    words = question_of(layout.view.spec).words
+    words = words_of(layout.view.spec.meter)
     if words is not None:
         caption = escaped(fitted(words.heading, 11, layout.width - 2 * MARGIN, limit=200))
     standing = f", {standing_words(layout.view)}"

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.views import SessionView, Signal, together
 from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.words import words_of
 from easeml_meter.report.advice import advice
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import Check, checks, summary
@@ -216,7 +216,7 @@ def _meter(view: SessionView) -> str:
         f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "
         f"it covers the gap to the true loss, as promised. {scale}"
     )
-    words = question_of(view.spec).words
+    words = words_of(view.spec.meter)
     if words is not None:
         caption = escaped(words.caption)
     figure = _scroll("The meter, step by step", meter_svg(view))
@@ -302,7 +302,7 @@ def _history(view: SessionView) -> str:
 
 def _retrospect(view: SessionView) -> str:
     found = checks(view)
-    words = question_of(view.spec).words
+    words = words_of(view.spec.meter)
     remains = "it lies within the tolerance of the test loss" if words is None else words.remains
     average = "" if not view.spec.meter.renewal.rolls else ", averaged over the window,"
     known = (

@@ -9,7 +9,6 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.people import Role
-from easeml_meter.core.questions.assumptions import about_people
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     ALARM,
@@ -23,6 +22,7 @@ from easeml_meter.core.signals import (
     TOO_FEW,
 )
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.promise.assumptions import about_people
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import Check, checks, summary

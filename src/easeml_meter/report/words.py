@@ -10,7 +10,6 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby, pairwise
 
-from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import (
     name_of,
@@ -23,6 +22,7 @@ from easeml_meter.promise.numbers.rounding import (
     percent_at_least,
     percent_at_most,
 )
+from easeml_meter.promise.words import statistic, words_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import confidence
 
@@ -298,7 +298,7 @@ def history_words(view: SessionView) -> str:
 
 def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for, or that they have none."""
-    words = question_of(view.spec).words
+    words = words_of(view.spec.meter)
     if words is not None:
         return words.meaning
     question = view.spec.meter.question
@@ -373,9 +373,9 @@ def _loss_note(spec: MeterSpec) -> str:
 
 
 def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
-    question = question_of(spec)
-    if question.words is not None:
-        return [("Question", question.statistic, question.words.tells)]
+    words = words_of(spec.meter)
+    if words is not None:
+        return [("Question", statistic(spec.meter), words.tells)]
     asked = spec.meter.question
     least, most = min(asked.tolerances), max(asked.tolerances)
     tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))

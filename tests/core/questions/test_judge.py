@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from easeml_meter.core.questions.asking import plan_question
-from easeml_meter.core.questions.assumptions import DRAWN_EDGES, gap_assumptions
+from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.judge import Judge, labels_alone
 from easeml_meter.core.questions.planning import Budget, required_size
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise.assumptions import DRAWN_EDGES
 
 
 @pytest.mark.parametrize(

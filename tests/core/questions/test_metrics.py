@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, DRAWN_EDGES, FIXED_SIZE
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.metrics import KINDS, Metric
 from easeml_meter.core.questions.planning import Budget, most_steps, required_size
 from easeml_meter.corpus import WHY_NOT
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise.assumptions import BLIND_VALIDATION, DRAWN_EDGES, FIXED_SIZE
 
 
 def metric(name: str, tolerance: float = 0.01, **options: Any) -> Metric:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -278,6 +279,23 @@ def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:
     assert "The meter draws the edges of the bands for each answer, 30 % apart" in promise
     report = Visitor(served, "developer").get(f"/meters/{meter}/report.html")
     assert f"band {gap}" in words(report)
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        ({"question": "alarm", "labels": 50}, "ok means that the true loss is at most"),
+        ({"question": "n > 0.5 +/- 0.2"}, "Each model passes or fails: n > 0.5 +/- 0.2"),
+    ],
+)
+def test_the_promise_of_a_verdict_has_no_bands(
+    served: Served, question: dict[str, Any], said: str
+) -> None:
+    spec = MeterSpec(bands=(), steps=4, delta=0.2, classes=(0, 1), **question)
+    meter = served.add_meter(spec)
+    page = Visitor(served, "developer").get(f"/meters/{meter}/promise")
+    assert said in words(page)
+    assert "<table>" not in page.text
 
 
 def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(

@@ -12,17 +12,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
-from easeml_meter.core.questions.assumptions import (
-    BLIND_VALIDATION,
-    COMMON_ASSUMPTIONS,
-    RIGHT_OR_WRONG,
-)
-from easeml_meter.core.questions.question import Question, Words
+from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
-from easeml_meter.promise import ledger
+from easeml_meter.promise import ledger, words
 from easeml_meter.promise.alarm import chance_of_ok, labels_for
+from easeml_meter.promise.assumptions import assumptions_of
 from easeml_meter.promise.ledger import Snapshot
-from easeml_meter.promise.numbers.rounding import as_written, at_most, confidence_of
+from easeml_meter.promise.numbers.rounding import as_written, confidence_of
 from easeml_meter.promise.questions import Shown
 from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
@@ -74,8 +70,7 @@ class AlarmQuestion(Question):
     @property
     def statistic(self) -> str:
         """What is asked of each model."""
-        more = "g" if self.spec.g is None else at_most(self.spec.g)
-        return f"is the true loss at most the validation loss and {more} more?"
+        return words.statistic(self.spec.meter)
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -85,36 +80,12 @@ class AlarmQuestion(Question):
     @property
     def promised(self) -> str:
         """What is true of every model that is ok."""
-        most = "the loss that its answer names"
-        if self.spec.g is not None:
-            most = f"its validation loss and {at_most(self.spec.g)} more"
-        return (
-            f"the true loss of every model that is ok is at most {most}. Nothing is promised about "
-            "an alarm."
-        )
+        return words.promised(self.spec.meter)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Those of every question, and what this one adds."""
-        closing = f"alarm number {self.spec.alarms or THREE} closes the test set"
-        return (*COMMON_ASSUMPTIONS, RIGHT_OR_WRONG, BLIND_VALIDATION, closing)
-
-    @property
-    def words(self) -> Words:
-        """An answer has no height."""
-        return Words(
-            tells="ok, or an alarm",
-            meaning=(
-                "ok means that the true loss is at most the validation loss and a little more; "
-                "an alarm promises nothing."
-            ),
-            caption=(
-                "One column per step. ok: the true loss is at most what the answer says; nothing "
-                "is promised about an alarm."
-            ),
-            heading="ok or alarm",
-            remains="the true loss of every model that was ok is at most what its answer said",
-        )
+        return assumptions_of(self.spec.meter)
 
     def log_models(self, steps: int) -> float:
         """Count nothing: levels of the answers share delta, whatever the size is."""

@@ -8,9 +8,9 @@ from fractions import Fraction
 from typing import Any, Self, cast
 
 from easeml_meter.checks import finite, listed
-from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, DRAWN_EDGES
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
+from easeml_meter.promise.assumptions import BLIND_VALIDATION, DRAWN_EDGES
 from easeml_meter.spec import MeterSpec, default_edges
 from easeml_meter.stats.feedback import expected_edges, possible_bands
 

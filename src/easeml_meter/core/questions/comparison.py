@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, gap_assumptions
+from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.core.questions.planning import Plan, reachable_tolerance, required_labels
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise.assumptions import BLIND_VALIDATION
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Count, MeterSpec, Protocol

@@ -5,23 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.core.questions.assumptions import gap_assumptions
-from easeml_meter.core.questions.bands import (
-    BELOW_FLOOR,
-    JUDGED_GAP,
-    LOSS_GAP,
-    TOO_FEW,
-    TOO_FEW_EXCUSED,
-    score_gap,
-)
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
-from easeml_meter.promise.numbers import judges, scores
+from easeml_meter.promise import words
+from easeml_meter.promise.numbers import judges
 from easeml_meter.promise.numbers.plain import log_sum
-from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.numbers.rounding import as_written, at_most
 from easeml_meter.promise.numbers.tails import log_tail, log_tail_from
 from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
 from easeml_meter.spec.strata import strata_step, whole_strata
@@ -54,10 +46,7 @@ class GapQuestion(Question):
 
     @property
     def statistic(self) -> str:
-        corpus = self.spec.corpus
-        if corpus is not None:
-            return score_gap(corpus.word, curve=corpus.curve)
-        return JUDGED_GAP if self.spec.judged else LOSS_GAP
+        return words.statistic(self.spec.meter)
 
     @property
     def unit(self) -> str:
@@ -66,17 +55,7 @@ class GapQuestion(Question):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        spec = self.spec
-        bands = [f"band {number}" for number in range(1, spec.signals + 1)]
-        if spec.drawn is not None:
-            bands = [f"a band {spec.drawn:g} wide, with edges drawn for this answer"]
-        instead = {
-            BELOW_FLOOR: spec.floor is not None,
-            "above the ceiling": spec.ceiling is not None and spec.floor is None,
-            TOO_FEW: spec.may_be_too_few,
-            "no reading": spec.may_fail,
-        }
-        return (*bands, *(answer for answer, can_come in instead.items() if can_come))
+        return words.answers(self.spec.meter)
 
     @property
     def tolerance(self) -> float:
@@ -171,46 +150,7 @@ class GapQuestion(Question):
 
     @property
     def promised(self) -> str:
-        spec = self.spec
-        tolerances = sorted(set(spec.tolerances))
-        many = at_most(tolerances[0])
-        if len(tolerances) > 1:
-            many += f" to {at_most(tolerances[-1])} (by the reported band)"
-        excuse = ""
-        measured, true = "test loss", "true loss"
-        if spec.corpus is not None:
-            measured, true = f"{spec.corpus.word} on the test set", "true one"
-        elif spec.judged:
-            measured = "estimated test loss"
-        if spec.floor is not None:
-            top = min(as_written(spec.floor) + as_written(tolerances[0]), Fraction(1))
-            then = f": then its true one is at most {at_most(top)}" if spec.merges else ""
-            excuse = f' (or is reported as "{BELOW_FLOOR}", {at_most(spec.floor)}{then})'
-        elif spec.ceiling is not None:
-            least = max(as_written(spec.ceiling) - as_written(tolerances[0]), Fraction(0))
-            then = f": then its true loss is at least {at_least(least)}" if spec.merges else ""
-            excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)}{then})'
-        if spec.may_be_too_few:
-            excuse += TOO_FEW_EXCUSED
-        # A running maximum may be another model's band: its lower edge says nothing of this one.
-        edges = (
-            "is at most the upper edge of the reported band plus that tolerance"
-            if spec.protocol is Protocol.INCREMENTAL
-            else "lies between the lower edge of the reported band minus that tolerance and the "
-            "upper edge plus it"
-        )
-        signed = ""
-        if spec.gap is Gap.SIGNED:
-            signed = " (by how much its true loss exceeds its validation loss, or 0)"
-        mean = " (the mean over clusters of the mean loss of their rows)" if spec.clusters else ""
-        if spec.stratified:
-            mean = " (the weighted sum of the mean losses of its strata)"
-        if spec.curve:
-            return f"{scores.curve_promise(many)}{excuse}. So {scores.CURVE_DISTANCE} {edges}."
-        return (
-            f"each model's {measured}{mean} is within {many} of its {true}{excuse}. So its true gap"
-            f"{signed} {edges}."
-        )
+        return words.promised(self.spec.meter)
 
     @property
     def promised_points(self) -> float | None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import finite, whole
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, JUDGED
 from easeml_meter.core.questions.bands import JUDGED_GAP, Bands, InBands
 from easeml_meter.core.questions.question import Option
 from easeml_meter.errors import invalid
+from easeml_meter.promise.assumptions import COMMON_ASSUMPTIONS, JUDGED
 from easeml_meter.promise.numbers import judges
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.rounding import at_most

@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import finite, listed, whole
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, FIXED_SIZE
 from easeml_meter.core.questions.bands import (
     BELOW_FLOOR,
     TOO_FEW,
@@ -26,6 +25,7 @@ from easeml_meter.core.questions.question import Option
 from easeml_meter.corpus import KINDS as SCORES
 from easeml_meter.corpus import PLANNED_ONLY, WEIGHTED, why_not
 from easeml_meter.errors import invalid
+from easeml_meter.promise.assumptions import COMMON_ASSUMPTIONS, FIXED_SIZE
 from easeml_meter.promise.numbers import scores
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most

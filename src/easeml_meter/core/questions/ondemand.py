@@ -14,19 +14,14 @@ from fractions import Fraction
 from typing import Self
 
 from easeml_meter.core.questions.passing import PassFail
-from easeml_meter.core.questions.question import Question, Words
+from easeml_meter.core.questions.question import Question
 from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.errors import invalid
+from easeml_meter.promise.assumptions import BOUGHT
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.questions import EVERY_LABEL
 
-BOUGHT = (
-    "labels are given without knowledge of the models",
-    "each step buys the same number of labels, so that the bill tells nothing",
-    "all rows on which the two models predict different things count towards the disagreement",
-)
-"""What keeps the labels that were bought from telling more than the answers."""
 ONE_TEST_SET = (
     "a meter has one test set for all steps: leave out --on-demand, and write on_demand = true "
     "into its meter.toml"
@@ -93,10 +88,6 @@ class Reused(_Bought):
             else self.question
         )
         return as_written(compared.disagreement or 1)
-
-    @property
-    def words(self) -> Words | None:
-        return self.question.words
 
     @property
     def unit(self) -> str:

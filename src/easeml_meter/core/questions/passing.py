@@ -13,10 +13,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
 from easeml_meter.conditions import Clause, Condition, Variable
-from easeml_meter.core.questions.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
-from easeml_meter.core.questions.question import Question, Words
+from easeml_meter.core.questions.question import Question
+from easeml_meter.promise.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
 from easeml_meter.promise.numbers import differences, passing
-from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
+from easeml_meter.promise.numbers.rounding import as_written, at_most
+from easeml_meter.promise.words import meaning
 from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
@@ -43,20 +44,6 @@ def _rate(clause: Clause, most: Fraction) -> float:
     return passing.rate(clause.share, as_written(clause.tolerance))
 
 
-def meaning(clause: Clause) -> str:
-    """Say what is true of a model that passes a clause."""
-    side = "above" if clause.above else "below"
-    edge = (at_least if clause.above else at_most)(clause.threshold)
-    if clause.variable is Variable.ACCURACY:
-        return f"has a true accuracy {side} {edge}"
-    if clause.variable is Variable.CHANGE:
-        if clause.above and not clause.threshold:
-            return "is truly more accurate than the old one"
-        more = "more" if clause.above else "less"
-        return f"has a true accuracy that exceeds the old model's by {more} than {edge}"
-    return f"differs from the old model on a true share of rows {side} {edge}"
-
-
 @dataclass(frozen=True)
 class PassFail(Condition, Question):
     """A condition as a question."""
@@ -76,18 +63,6 @@ class PassFail(Condition, Question):
     @property
     def statistic(self) -> str:
         return str(self)
-
-    @property
-    def words(self) -> Words:
-        """A verdict has no height."""
-        passes = f"A model passes if {self} on the test set, with the tolerance to spare"
-        return Words(
-            tells="each model passes or fails",
-            meaning=f"{passes}.",
-            caption=(f"One column per step. {passes}; nothing is promised about one that fails."),
-            heading=f"pass or fail: {self}",
-            remains="the condition holds of every model that passed",
-        )
 
     @property
     def answers(self) -> tuple[str, ...]:

@@ -17,14 +17,13 @@ from typing import Any, Self
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.question import Question
-from easeml_meter.core.questions.rolling import windows_together
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise import assumptions, words
 from easeml_meter.promise.numbers.rounding import as_written, at_most, confidence_of
 from easeml_meter.promise.numbers.scores import rows_for
 from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, MeterSpec, default_edges
 from easeml_meter.spec.bands import SMALLEST_TOLERANCE
-from easeml_meter.stats.feedback import confidence
 from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
 
 _MOST_WORK = 200_000.0
@@ -289,20 +288,12 @@ def _of_meter(spec: MeterSpec, plan: Plan) -> Plan:
 
 def promise_of(spec: MeterSpec, number: int = 1) -> str:
     """Say what a meter promises of one of its test sets, or windows, whatever size they have."""
-    plan = _of_any_size(spec)
-    if spec.window is None:
-        return plan.promise
-    sure = f"With probability at least {confidence(spec, number)}"
-    return f"{sure}, in {windows_together(spec.steps, number)}, {plan.question.promised}"
+    return words.promise_of(spec.meter, number)
 
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List what the promise of a meter rests on, whatever size its test sets have."""
-    return _of_any_size(spec).assumptions
-
-
-def _of_any_size(spec: MeterSpec) -> Plan:
-    return Plan(question_of(spec), Budget.of_meter(spec), 1, 1.0, spec)
+    return assumptions.assumptions_of(spec.meter)
 
 
 def labels_needed(spec: MeterSpec, number: int, here: int = 0) -> int:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from easeml_meter.core.questions.assumptions import delta_words, inputs_assumption
 from easeml_meter.errors import invalid
+from easeml_meter.promise.assumptions import delta_words, inputs_assumption
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import MAX_STEPS
@@ -34,22 +34,6 @@ class Option:
     """What it does, for the help of `meter plan`."""
     of_meter: bool = False
     """Whether it is for the meter that is made of the plan, and not for the plan."""
-
-
-@dataclass(frozen=True)
-class Words:
-    """How reports speak of a question that is not answered by bands of a gap."""
-
-    tells: str
-    """What an answer tells, in a few words."""
-    meaning: str
-    """The same in a sentence."""
-    caption: str
-    """Below the drawing of a history."""
-    heading: str
-    """Above it, in one line."""
-    remains: str
-    """What stays a promise once the test set is released, after "that"."""
 
 
 class Question(ABC):
@@ -113,7 +97,7 @@ class Question(ABC):
 
     def around(self, spec: MeterSpec) -> tuple[str, ...]:
         """What the promise of a meter that asks it rests on besides."""
-        return (*inputs_assumption(spec), delta_words(spec))
+        return (*inputs_assumption(spec.meter.sample), delta_words(spec.meter))
 
     @property
     def unit(self) -> str:
@@ -231,11 +215,6 @@ class Question(ABC):
     def details(self, plan: Plan) -> dict[str, Any]:
         """Return what a plan of this question says besides in JSON."""
         return {}
-
-    @property
-    def words(self) -> Words | None:
-        """How reports speak of it; None: of bands of a gap, which they describe themselves."""
-        return None
 
     @property
     def brief(self) -> str:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from easeml_meter.conditions import Difference
-from easeml_meter.core.questions.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
-from easeml_meter.core.questions.question import Question, Words
+from easeml_meter.core.questions.question import Question
+from easeml_meter.promise.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
 from easeml_meter.promise.numbers import differences
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.spec import MeterSpec
@@ -37,24 +37,6 @@ class DifferenceReading(Question):
     @property
     def statistic(self) -> str:
         return str(self.difference)
-
-    @property
-    def words(self) -> Words:
-        return Words(
-            tells="between which edges n - o lies",
-            meaning=(
-                "n - o is the accuracy of a model minus that of the old one: with "
-                f"{self.difference}, the answer tells between which edges it lies."
-            ),
-            caption=(
-                "One column per step: the accuracy of the model minus that of the old one (n - o). "
-                "The solid bar is the band that contains it on the test set. The grey bars are the "
-                "tolerance: with them it covers the true difference, as promised. All bands are "
-                "drawn at the same height; the numbers on the axis are their edges."
-            ),
-            heading="height: n - o, accuracy minus the old model's",
-            remains="each answer holds of it",
-        )
 
     @property
     def answers(self) -> tuple[str, ...]:

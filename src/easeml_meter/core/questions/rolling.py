@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import whole
-from easeml_meter.core.questions.assumptions import (
+from easeml_meter.core.questions.bands import Bands, InBands
+from easeml_meter.core.questions.question import Option, check_tried_once
+from easeml_meter.errors import invalid
+from easeml_meter.promise.assumptions import (
     COMMON_ASSUMPTIONS,
     PUBLIC_INPUTS,
     RIGHT_OR_WRONG,
 )
-from easeml_meter.core.questions.bands import Bands, InBands
-from easeml_meter.core.questions.question import Option, check_tried_once
-from easeml_meter.errors import invalid
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.promise.numbers.tails import log_tail

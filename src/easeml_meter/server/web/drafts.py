@@ -257,7 +257,9 @@ class Drafted:
             spec = draft.spec
             # Its name is checked when it is made: while people type, any other will do.
             meters.check_meter(spec, "a name", allowed_losses=visit.site.allowed_losses)
-            rows = optional_whole(draft.fields, "validation") if spec.vouches else None
+            rows = (
+                optional_whole(draft.fields, "validation") if spec.meter.question.vouches else None
+            )
             return cls(draft, spec, with_validation(plan_of(spec), rows))
         except InvalidInput as error:
             return cls(draft, problem=str(error))
@@ -272,7 +274,7 @@ class Drafted:
         """What is said beside the promise, and what other answers and labels would promise."""
         plan = self.plan
         asked = self.draft.fields
-        if plan is not None and plan.spec.vouches:
+        if plan is not None and plan.spec.meter.question.vouches:
             return plan.question.below_headline, _listed(other_ways(plan, plan.labels))
         if plan is None or plan.spec.meter.question.reads != "gap" or plan.spec.meter.renewal.rolls:
             return ()

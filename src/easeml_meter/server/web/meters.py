@@ -16,6 +16,7 @@ from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Consequence, together
 from easeml_meter.errors import invalid
+from easeml_meter.promise.words import words_of
 from easeml_meter.report.advice import NextStep, StepPlace, next_step
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.words import (
@@ -198,6 +199,12 @@ class MeterPage:
             )
             for number, (band, eps) in enumerate(ranges, 1)
         ]
+
+    @property
+    def meaning(self) -> str:
+        """What an answer tells, where it is no band of a gap."""
+        words = words_of(self.state.spec.meter)
+        return "" if words is None else words.meaning
 
     @property
     def drawn(self) -> str:
