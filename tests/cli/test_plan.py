@@ -450,6 +450,13 @@ def test_a_plan_of_an_alarm_says_what_else_there_is(capsys: Captured) -> None:
     assert "+ 5.0 points (2,116 labels, 1,058 validation rows)." in out
 
 
+def test_no_meter_keeps_or_discards_yet(capsys: Captured, tmp_path: Path) -> None:
+    folder = str(tmp_path / "made")
+    code, _, err = run(capsys, "init", "--ask", "keep", "--labels", "300", "-C", folder)
+    assert (code, "meter gate OLD NEW" in err, err.count("\n")) == (2, True, 1)
+    assert not (tmp_path / "made").exists()
+
+
 def test_an_alarm_of_any_size_is_planned_at_once() -> None:
     started = time.process_time()
     assert plan_alarm(10**8).question.promised_points == 0.1

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
 import pytest
 from scipy.stats import beta, binom
 
-from easeml_meter.promise.alarm import chance_of_ok, labels_for, least_margin, offer
+from easeml_meter.promise import ledger
+from easeml_meter.promise.alarm import Alarm, chance_of_ok, labels_for, least_margin, offer
+from easeml_meter.promise.closing import Closing
 from easeml_meter.promise.kernel import ALARM_SHARES, Alarms, most_errors
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers import plain
+from easeml_meter.promise.questions import Measured, Shown
+from easeml_meter.promise.samples import Rows
 
 TEN, FIFTH = Fraction(1, 10), Fraction(1, 5)
 
@@ -113,3 +119,33 @@ def test_plain_ends_are_those_of_the_beta_distribution(n: int, share: float, lev
 def test_plain_tails_are_scipy_s(n: int, j: int, p: float) -> None:
     assert plain.log_upper(n, j, p) == pytest.approx(binom.logsf(j - 1, n, p), rel=1e-9)
     assert plain.at_most(n, j, p) == pytest.approx(binom.cdf(j, n, p), rel=1e-9)
+
+
+def test_teams_that_do_nothing_wrong_are_not_closed() -> None:
+    """Twenty models at an error of 20 % whose errors are correlated by a half, many loops."""
+    rng = random.Random(15)  # noqa: S311  the same each time
+    rows, visible, loops, answers = 500, 250, 100, 20
+    meter = Meter(
+        question=Alarm(), budget=Closing(alarms=3, steps=answers), sample=Rows(labels=rows)
+    )
+    heard = closed = 0
+
+    def errors(hard: list[bool]) -> int:
+        """A row errs as it does for all models with the root of a half, else anew."""
+        return sum(each if rng.random() < 0.5**0.5 else rng.random() < 0.2 for each in hard)
+
+    for _ in range(loops):
+        hidden, seen = ([rng.random() < 0.2 for _ in range(n)] for n in (rows, visible))
+        at = ledger.start(meter)
+        for _ in range(answers):
+            shown = Shown(rows, Fraction(errors(seen), visible), visible)
+            wrong = errors(hidden)
+            at = ledger.decide(meter, at, Measured(shown, Fraction(wrong, rows), wrong)).after
+            if not ledger.may(meter, at):
+                break
+        alarms = ledger.alarms(at)
+        heard += alarms > 0
+        closed += alarms == 3
+    assert heard <= 20
+    assert closed <= 3
+    assert heard >= 3, "a model at the planned error is not always ok"

@@ -190,6 +190,8 @@ def planned(
     """Plan what options ask; return what was not given, too: size, steps or tolerance."""
     labels = options["labels"]
     others = {name: value for name, value in options.items() if name != "labels"}
+    if others["ask"] == KEEP:
+        raise invalid("ask", KEEP, "meter gate OLD NEW, on result files: no meter asks this yet")
     if (others["ask"] or "").strip() == GAP:
         del others["ask"]  # bands are what no other question asks for
     elif path is None and _alarm_first(options):
