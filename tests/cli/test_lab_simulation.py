@@ -10,6 +10,7 @@ import pytest
 from tests.cli.running import run
 
 from easeml_meter.core.questions.planning import required_labels
+from easeml_meter.promise.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 SMALL = ["--steps", "4", "--signals", "3", "--tolerance", "0.1", "--delta", "0.1"]
@@ -27,7 +28,7 @@ def test_coverage_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert found["interval"][0] <= found["failure_rate"] <= found["interval"][1]
     assert found["delta"] == 0.1
     assert found["breaks"] is None
-    assert found["meter"]["meter"]["ceiling"] == 0.2
+    assert found["meter"]["question"]["ceiling"] == 0.2
     assert run(capsys, "lab", "coverage", *options, "--jobs", "2") == (code, out, err)
 
 
@@ -79,8 +80,8 @@ def test_misuse_draws(
 ) -> None:
     from easeml_meter.lab.simulation import misuse
 
-    def small(steps: int, **options: Any) -> MeterSpec:
-        return MeterSpec.uniform(signals=2, tolerance=0.2, steps=steps, delta=0.1, **options)
+    def small(steps: int, **options: Any) -> Meter:
+        return MeterSpec.uniform(signals=2, tolerance=0.2, steps=steps, delta=0.1, **options).meter
 
     one = misuse.Misuse("few", small(6, reverts=(1, 2, 3, 4, 5, 6)), "reverter", small(6))
     monkeypatch.setattr(misuse, "MISUSES", (one,))

@@ -8,16 +8,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from scipy.stats import binom
 
-from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.simulation.coverage import ERROR, Experiment, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.promise.budgets import Steps
 from easeml_meter.promise.ledger import shared_steps
 from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.solve import labels as planned_labels
+from easeml_meter.promise.solve import log_failure, with_steps
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import log_failure
 
 BY_BAND = [0.1, 0.2, 0.3]
 
@@ -38,37 +40,25 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "measuring can fail": {"loss": "my.own:loss"},
     "memory": {"memory": 2},
     "reverts": {"reverts": (2, 3)},
-    "drawn": {"drawn": 0.4, "count": "consistent"},
-    "drawn, one threshold": {"drawn": 1.0, "count": "consistent"},
-    "drawn, tenants": {"drawn": 0.4, "count": "consistent", "tenants": (2, 1, 1)},
+    "drawn": {"drawn": 0.4},
+    "drawn, one threshold": {"drawn": 1.0},
+    "drawn, tenants": {"drawn": 0.4, "tenants": (2, 1, 1)},
     "drawn, hand-over": {
         "drawn": 0.4,
-        "count": "consistent",
         "tenants": (2, 1, 1),
         "handover": True,
     },
-    "drawn, measuring can fail": {"drawn": 0.4, "count": "consistent", "loss": "my.own:loss"},
-    "as published": {"published": True},
-    "as published, incremental": {
-        "published": True,
-        "protocol": "incremental",
-        "tolerance": BY_BAND,
-    },
+    "drawn, measuring can fail": {"drawn": 0.4, "loss": "my.own:loss"},
 }
 NARROW = ("regular", "incremental, by band")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
 CEILINGS = ("one step", "regular", "incremental", "incremental, by band")
 """Also attacked with a ceiling."""
-CONSISTENT = (
-    *("regular", "regular, by band", "incremental"),
-    *("tenants", "hand-over", "memory", "reverts", "measuring can fail"),
-)
-"""Also attacked with the count of consistent histories, which asks for fewer labels."""
 GRADED = ("one step", "regular", "incremental, by band")
 """Also attacked with losses between 0 and 1, which have the convex bound."""
 
 
-def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
+def meters(*, steps: int, delta: float) -> Iterator[tuple[str, Meter]]:
     """Yield every meter on offer, in one size; every band can be reached by a model that errs."""
     common: dict[str, Any] = {
         "signals": 3,
@@ -76,7 +66,6 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
         "tolerance": 0.1,
         "steps": steps,
         "delta": delta,
-        "count": "all",
     }
     for name, options in PROTOCOLS.items():
         forms = {name: options}
@@ -84,16 +73,11 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
             forms[f"{name}, narrow"] = options | {"edges": (0.02, 0.05)}
         if name in CEILINGS:
             forms[f"{name}, ceiling"] = options | {"ceiling": 0.2}
-        if name in CONSISTENT:
-            forms |= {
-                f"{form}, consistent": each | {"count": "consistent"}
-                for form, each in forms.items()
-            }
         if name in GRADED:
             forms[f"{name}, graded"] = options | {"loss": "brier"}
             forms[f"{name}, graded, ceiling"] = options | {"loss": "brier", "ceiling": 0.2}
         for form, changes in forms.items():
-            yield form, MeterSpec.uniform(**common | _fitting(changes, steps))
+            yield form, MeterSpec.uniform(**common | _fitting(changes, steps)).meter
 
 
 def _fitting(options: dict[str, Any], steps: int) -> dict[str, Any]:
@@ -104,11 +88,13 @@ def _fitting(options: dict[str, Any], steps: int) -> dict[str, Any]:
     return options | {"tenants": (first + steps - 4, *others)}
 
 
-def attacks(spec: MeterSpec, *, seed: int, world: str | None = None) -> Iterator[Experiment]:
+def attacks(
+    meter: Meter, *, seed: int, world: str | None = None, planned: int | None = None
+) -> Iterator[Experiment]:
     """Yield every developer who keeps to what the meter supposes of people, twins left out."""
     for name, developer in DEVELOPERS.items():
-        if developer.at_home(spec) and developer.breaks(spec) is None:
-            yield experiment(spec, name, seed=seed, world=world)
+        if developer.at_home(meter) and developer.breaks(meter) is None:
+            yield experiment(meter, name, seed=seed, world=world, planned=planned)
 
 
 TWENTY_TEAMS = MeterSpec.uniform(
@@ -119,37 +105,36 @@ TWENTY_TEAMS = MeterSpec.uniform(
     delta=0.1,
     tenants=(24,) * 20,
     protocol="incremental",
-    count="all",
-)
+).meter
 HANDED_OVER = 1998
 """Labels at which the count of one developer gives twenty teams all of their steps together."""
 
 
 def one_maximum(meter: Meter, size: int, group: Sequence[int]) -> int:
     """Share by a wrong count, as it once was: as if all teams had one running maximum."""
-    spec = next(each for each in (TWENTY_TEAMS,) if each.meter == meter)
-    teams = len(spec.tenants)
-    slack = spec.session_delta - math.exp(log_failure(spec, size))
-    share = math.log(slack / (2**teams - teams - 1))
-    for steps in range(1, sum(spec.tenants[team - 1] for team in group) + 1):
-        if log_failure(spec.replace(tenants=(), steps=steps), size) > share:
+    teams = meter.budget.teams
+    slack = float(meter.delta_of_stage) - math.exp(log_failure(meter, size))
+    share = math.log(slack / (2 ** len(teams) - len(teams) - 1))
+    alone = replace(meter, budget=Steps(steps=1))
+    for steps in range(1, sum(teams[team - 1] for team in group) + 1):
+        if log_failure(with_steps(alone, steps), size) > share:
             return steps - 1
     return steps
 
 
-def handed_over(spec: MeterSpec, labels: int, sessions: int) -> Flags:
+def handed_over(meter: Meter, labels: int, sessions: int) -> Flags:
     """Let all teams hand over; give the sessions whose promise was broken."""
-    world = experiment(spec, labels=labels).world
+    world = experiment(meter, labels=labels).world
     assert world is not None
     rng = np.random.default_rng(1)
-    return DEVELOPERS["handover"].run(spec, labels, world, rng, sessions).failed
+    return DEVELOPERS["handover"].run(meter, labels, world, rng, sessions).failed
 
 
-def sharing_all(spec: MeterSpec) -> int:
+def sharing_all(meter: Meter) -> int:
     """Give the smallest size at which all teams together can share every step."""
-    teams = tuple(range(1, len(spec.tenants) + 1))
-    sizes = itertools.count(required_labels(spec).labels)
-    return next(n for n in sizes if shared_steps(spec.meter, n, teams) == spec.steps)
+    teams = tuple(range(1, len(meter.budget.teams) + 1))
+    sizes = itertools.count(planned_labels(meter))
+    return next(n for n in sizes if shared_steps(meter, n, teams) == meter.answers())
 
 
 def power(runs: int, delta: float) -> float:

@@ -20,7 +20,7 @@ def test_the_trees_of_the_paper() -> None:
 
 
 def counted(signals: int, steps: int, protocol: Protocol) -> int:
-    meter = gap_meter(equal_edges(signals), [0.01], steps=steps, delta=0.1, protocol=protocol)
+    meter = gap_meter(equal_edges(signals), [0.01], budget=steps, delta=0.1, protocol=protocol)
     return round(sum(math.exp(each.log_count) for each in all_answers(meter)))
 
 

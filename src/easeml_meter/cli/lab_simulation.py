@@ -22,10 +22,10 @@ from easeml_meter.cli.common import (
 )
 from easeml_meter.cli.questions import meter_asked
 from easeml_meter.errors import invalid
-from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
     from easeml_meter.lab.simulation.coverage import Advance, Coverage, Limit
+    from easeml_meter.promise.meter import Meter
 
 _NOT_OF_THE_METER = {"hidden", "labels", "validation", "rows", "path", "as_json", "as_toml"}
 _NOT_OF_THE_METER |= {"gain"}
@@ -63,9 +63,14 @@ def _run_options(runs: int) -> Callable[[Command], Command]:
     return add
 
 
-def _spec(path: Path | None, options: dict[str, Any]) -> MeterSpec:
+def _planned(path: Path | None, options: dict[str, Any]) -> tuple[Meter, int]:
+    """Return the meter that is asked for, and the size that is planned for it."""
+    from easeml_meter.promise import compare, solve
+
     asked = None if path is not None else meter_asked(options)
-    return planning.spec_from(path, None, options) if asked is None else asked
+    spec = planning.spec_from(path, None, options) if asked is None else asked
+    meter = spec.meter
+    return meter, compare.published(meter) if options["published"] else solve.labels(meter)
 
 
 @contextmanager
@@ -128,7 +133,8 @@ def coverage(
     names = ("developer", "labels", "seed", "world", "true_loss", "share")
     about = {name: rest.pop(name) for name in names}
     _check(runs, jobs, resume)
-    experiment = lab.experiment(_spec(path, rest), **about)
+    meter, planned = _planned(path, rest)
+    experiment = lab.experiment(meter, planned=planned, **about)
     with lab.workers(_jobs(jobs, runs)) as pool, _bars() as bar:
         advance = bar(experiment.developer, runs)
         found = lab.coverage(experiment, runs, pool=pool, resume=resume, advance=advance)
@@ -161,20 +167,18 @@ def _jobs(jobs: int | None, runs: int) -> int:
 def _show_coverage(found: Coverage) -> None:
     from rich.table import Table
 
-    from easeml_meter.core.questions.planning import plan_of
-
     setting, (lower, upper) = found.experiment, found.interval
-    developer, plan = setting.opponent, plan_of(setting.spec)
-    size = "as planned" if plan.size == setting.labels else f"{plan.size:,} planned"
+    developer, meter = setting.opponent, setting.meter
+    size = "as planned" if setting.planned == setting.labels else f"{setting.planned:,} planned"
     rows = [
         ("verdict", found.verdict),
         ("failure rate", f"{found.rate:.6g} ({found.failures:,} of {found.runs:,} sessions)"),
         ("99.8 % interval", f"{lower:.6g} to {upper:.6g}"),
-        ("delta", f"{float(setting.spec.meter.delta_of_stage):g}"),
-        (plan.unit, f"{setting.labels:,} ({size})"),
+        ("delta", f"{float(meter.delta_of_stage):g}"),
+        (meter.unit, f"{setting.labels:,} ({size})"),
         ("developer", f"{developer.name}: {developer.about}"),
     ]
-    broken = developer.breaks(setting.spec)
+    broken = developer.breaks(meter)
     if broken is not None:
         rows.append(("invalid use", broken))
     colour = {"promise holds": "bold green", "promise broken": "bold red"}
@@ -207,10 +211,16 @@ def limit(
 
     _check(runs, jobs)
     about = {name: rest.pop(name) for name in ("seed", "world")}
-    spec = _spec(path, rest)
+    meter, planned = _planned(path, rest)
     with workers(_jobs(jobs, runs)) as pool, _bars() as bar:
         found = find_limit(
-            spec, developers, runs=runs, pool=pool, advance=lambda name: bar(name, runs), **about
+            meter,
+            developers,
+            planned=planned,
+            runs=runs,
+            pool=pool,
+            advance=lambda name: bar(name, runs),
+            **about,
         )
     if as_json:
         echo_json(found.to_json())
@@ -221,14 +231,12 @@ def limit(
 def _show_limit(found: Limit) -> None:
     from rich.table import Table
 
-    from easeml_meter.core.questions.planning import plan_of
-
-    unit = plan_of(found.spec).unit
+    unit = found.meter.unit
     rows = [
         (f"{unit} planned", f"{found.planned:,}"),
         ("limit", f"{found.labels:,}"),
         ("planned / limit", f"{found.ratio:.2f}"),
-        ("delta", f"{float(found.spec.meter.delta_of_stage):g}"),
+        ("delta", f"{float(found.meter.delta_of_stage):g}"),
     ]
     for name, attack in (("above delta", found.too_few), ("not above delta", found.enough)):
         if attack is not None:

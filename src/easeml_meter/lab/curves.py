@@ -91,7 +91,7 @@ DELTAS = tuple(hundredths / 100 for hundredths in range(10, 0, -1))
 def meter_of(curve: Curve, case: Case) -> Meter:
     """Return the meter behind one point."""
     steps = case.steps
-    budget: Budget | None = None
+    budget: Budget | int = steps
     numbers = range(1, case.signals + 1)
     tolerances = [case.tolerance * (k if curve.nonuniform else 1) for k in numbers]
     if curve.two_tenants:
@@ -101,10 +101,9 @@ def meter_of(curve: Curve, case: Case) -> Meter:
     return gap_meter(
         equal_edges(case.signals),
         tolerances,
-        steps=steps,
+        budget=budget,
         delta=case.delta,
         protocol=curve.protocol,
-        budget=budget,
     )
 
 

@@ -33,20 +33,19 @@ def gap_meter(
     edges: Sequence[float | Fraction],
     tolerances: Sequence[float],
     *,
-    steps: int,
+    budget: Budget | int,
     delta: float,
     protocol: Protocol = Protocol.REGULAR,
-    budget: Budget | None = None,
 ) -> Meter:
-    """Return the meter of these bands and tolerances; without a budget, with that many steps."""
+    """Return the meter of these bands and tolerances; a number is a budget of so many steps."""
     question = Gap(
         tolerance=Exacts(map(exact, tolerances if len({*tolerances}) > 1 else tolerances[:1])),
         edges=tuple(map(exact, edges)),
         worst=protocol is Protocol.INCREMENTAL,
     )
-    if budget is None:
+    if isinstance(budget, int):
         alone = protocol is Protocol.INDEPENDENT
-        budget = Memory(steps=steps, memory=0) if alone else Steps(steps=steps)
+        budget = Memory(steps=budget, memory=0) if alone else Steps(steps=budget)
     renewal = EveryStep() if protocol is Protocol.RESAMPLING else Fresh()
     return Meter(question=question, budget=budget, renewal=renewal, delta=exact(delta))
 

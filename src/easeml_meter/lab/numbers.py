@@ -495,7 +495,7 @@ def misprints() -> tuple[Misprint, ...]:
     ]
     drawn, named = tree(2, 2, Protocol.REGULAR), tree(2, 3, Protocol.REGULAR)
     budget = Memory(steps=10, memory=2)
-    forgetful = gap_meter(equal_edges(5), [0.01], steps=10, delta=0.01, budget=budget)
+    forgetful = gap_meter(equal_edges(5), [0.01], budget=budget, delta=0.01)
     models = round(math.exp(log_sum([each.log_count for each in all_answers(forgetful)])))
     return (
         *found,

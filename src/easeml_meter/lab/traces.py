@@ -61,12 +61,12 @@ class TracedReading:
 
 def with_tolerance(edges: tuple[float, ...], labels: int) -> Meter:
     """Return the meter with these band edges, at the smallest tolerance the labels can promise."""
-    return solve.tolerance(gap_meter(edges, [0.1], steps=STEPS, delta=DELTA), labels)
+    return solve.tolerance(gap_meter(edges, [0.1], budget=STEPS, delta=DELTA), labels)
 
 
 def planned(edges: tuple[float, ...], tolerance: float) -> tuple[Meter, int]:
     """Return the meter with these band edges and this tolerance, and the labels it needs."""
-    meter = gap_meter(edges, [tolerance], steps=STEPS, delta=DELTA)
+    meter = gap_meter(edges, [tolerance], budget=STEPS, delta=DELTA)
     return meter, solve.labels(meter)
 
 

@@ -192,9 +192,13 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
         return cls(question=question, budget=budget, sample=sample, renewal=renewal, delta=delta)
 
     def dumps(self) -> str:
-        """Return it as the text of a meter.toml: all that is no default."""
+        """Return it as the text of a meter.toml."""
         import tomli_w
 
+        return tomli_w.dumps(self.tables())
+
+    def tables(self) -> dict[str, Any]:
+        """Return the tables of a meter.toml: all that is no default."""
         question = encode(self.question)
         word = next((word for word, kind in WORDS.items() if type(self.question) is kind), None)
         if word is not None:
@@ -207,7 +211,7 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
                 tables[name] = table
         if self.delta != Fraction(1, 10):
             tables["meter"] = {"delta": float(self.delta)}
-        return tomli_w.dumps(tables)
+        return tables
 
 
 class _Decimal(str):

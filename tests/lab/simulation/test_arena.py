@@ -14,14 +14,15 @@ from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.players import QUANTILES, best_question
 from easeml_meter.lab.simulation.worlds import Integers, Models
 from easeml_meter.promise.ledger import Snapshot, shared_steps
+from easeml_meter.promise.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 LABELS = 1000
 
 
-def meter(**options: Any) -> MeterSpec:
+def meter(**options: Any) -> Meter:
     usual: dict[str, Any] = {"signals": 3, "edges": (0.2, 0.4), "tolerance": [0.1, 0.15, 0.2]}
-    return MeterSpec.uniform(**usual | {"steps": 4, "delta": 0.1} | options)
+    return MeterSpec.uniform(**usual | {"steps": 4, "delta": 0.1} | options).meter
 
 
 def one(desk: Arena, validation: float, units: int, true: float, *, crash: bool = False) -> int:
@@ -93,8 +94,8 @@ def test_tenants_who_hand_over_follow_each_other() -> None:
 
 
 def test_teams_hand_over_before_the_last_step_they_share() -> None:
-    spec = meter(tenants=(2, 2), protocol="incremental")
-    desk = Arena(spec, LABELS, 1, [1, 2], shared=shared_steps(spec.meter, LABELS, (1, 2)))
+    both = meter(tenants=(2, 2), protocol="incremental")
+    desk = Arena(both, LABELS, 1, [1, 2], shared=shared_steps(both, LABELS, (1, 2)))
     seen = []
     for validation in (0.8, 0.5, 0.5, 0.5):
         at: Snapshot = desk.places[0].at
@@ -107,17 +108,17 @@ def test_teams_hand_over_before_the_last_step_they_share() -> None:
 
 @pytest.mark.parametrize("developer", DEVELOPERS.values(), ids=DEVELOPERS.keys())
 def test_everybody_uses_exactly_the_steps_there_are(developer: Any) -> None:
-    for name, spec in meters(steps=4, delta=0.1):
-        setting = experiment(spec, developer.name)
+    for name, each in meters(steps=4, delta=0.1):
+        setting = experiment(each, developer.name)
         random = np.random.default_rng(1)
-        desk = developer.run(spec, setting.labels, setting.world, random, 3)
+        desk = developer.run(each, setting.labels, setting.world, random, 3)
         answered: Integers = desk.answered
-        assert (answered == spec.steps).all(), name
-        assert not desk.open.any() or len(spec.tenants) > 1
+        assert (answered == each.answers()).all(), name
+        assert not desk.open.any() or each.budget.teams
 
 
 def test_a_question_cuts_where_it_tells_most() -> None:
-    here = meter().meter
+    here = meter()
     question = best_question(here, 0, 0.5, 0.01)
     assert sorted(question.told.values()) == pytest.approx([-0.79, 0.79], abs=0.01)
     assert {len(kept) for kept in question.kept.values()} == {len(QUANTILES) // 2}
@@ -127,7 +128,7 @@ def test_a_question_cuts_where_it_tells_most() -> None:
 
 
 def test_rare_questions_march_seldom() -> None:
-    here = meter(protocol="incremental").meter
+    here = meter(protocol="incremental")
     for top in (1, 2):
         question = best_question(here, top - 1, 0.5, 0.01, rare=0.125)
         assert set(question.told) == {top, top + 1}
@@ -136,10 +137,10 @@ def test_rare_questions_march_seldom() -> None:
 
 
 def test_narrow_bands_tell_more_than_a_bit() -> None:
-    here = meter(edges=(0.3, 0.31)).meter
+    here = meter(edges=(0.3, 0.31))
     assert set(best_question(here, 0, 0.5, 0.01).told) == {1, 2, 3}
 
 
 def test_one_signal_tells_nothing() -> None:
-    here = meter(signals=1, edges=(), tolerance=0.1).meter
+    here = meter(signals=1, edges=(), tolerance=0.1)
     assert best_question(here, 0, 0.5, 0.01).told == {1: pytest.approx(0, abs=1e-12)}

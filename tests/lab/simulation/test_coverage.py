@@ -25,12 +25,13 @@ from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.spec import MeterSpec
 
 SPEC = MeterSpec.uniform(signals=3, tolerance=0.1, steps=4, delta=0.1)
+METER = SPEC.meter
 
 
 @pytest.fixture
 def setting() -> Experiment:
     """Half the labels needed, so that there is something to see."""
-    return experiment(SPEC, labels=120, seed=5)
+    return experiment(METER, labels=120, seed=5)
 
 
 def test_the_same_seed_gives_the_same_numbers_in_any_number_of_processes(
@@ -141,7 +142,7 @@ def test_verdicts(setting: Experiment, failures: int, runs: int, verdict: str) -
 )
 def test_wrong_experiments(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        experiment(SPEC, **changes)  # type: ignore[arg-type]
+        experiment(METER, **changes)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
 
 
@@ -151,12 +152,12 @@ def test_wrong_runs_and_jobs(setting: Experiment) -> None:
     with pytest.raises(InvalidInput, match="jobs: 0 given"), workers(0) as pool:
         assert isinstance(pool, Executor)
     with pytest.raises(InvalidInput, match="only meters answer submissions"):
-        experiment(SPEC.replace(protocol="resampling"))
+        experiment(SPEC.replace(protocol="resampling").meter)
 
 
 def test_which_assumptions_are_broken() -> None:
     def breaking(spec: MeterSpec) -> set[str]:
-        return {name for name, each in DEVELOPERS.items() if each.breaks(spec) is not None}
+        return {name for name, each in DEVELOPERS.items() if each.breaks(spec.meter) is not None}
 
     everyone = set(DEVELOPERS) - {"independent"}
     assert breaking(SPEC) == set()
@@ -167,36 +168,37 @@ def test_which_assumptions_are_broken() -> None:
 
 
 def test_developers_without_use_for_their_ways_are_twins_of_another() -> None:
-    foreign = {name for name, each in DEVELOPERS.items() if not each.at_home(SPEC)}
+    foreign = {name for name, each in DEVELOPERS.items() if not each.at_home(METER)}
     assert foreign == {"checkpoints", "handover", "crasher", "guesser"}
-    assert DEVELOPERS["guesser"].at_home(SPEC.replace(drawn=0.4))
-    assert DEVELOPERS["checkpoints"].at_home(SPEC.replace(tenants=(2, 2)))
+    assert DEVELOPERS["guesser"].at_home(SPEC.replace(drawn=0.4).meter)
+    assert DEVELOPERS["checkpoints"].at_home(SPEC.replace(tenants=(2, 2)).meter)
     handover = DEVELOPERS["handover"]
-    assert handover.at_home(SPEC.replace(tenants=(2, 2)))
-    assert not handover.at_home(SPEC.replace(tenants=(2, 2), handover=True))
-    assert DEVELOPERS["crasher"].at_home(SPEC.replace(loss="my.own:loss"))
-    twins = [experiment(SPEC, name, labels=120) for name in ("threshold", *foreign)]
+    assert handover.at_home(SPEC.replace(tenants=(2, 2)).meter)
+    assert not handover.at_home(SPEC.replace(tenants=(2, 2), handover=True).meter)
+    assert DEVELOPERS["crasher"].at_home(SPEC.replace(loss="my.own:loss").meter)
+    twins = [experiment(METER, name, labels=120) for name in ("threshold", *foreign)]
     assert len({each.chunk(0) for each in twins}) == 1
 
 
 def test_the_limit_lies_where_the_best_attack_crosses_delta() -> None:
-    found = find_limit(SPEC, ["threshold", "independent"], runs=1000)
+    found = find_limit(METER, ["threshold", "independent"], runs=1000)
     assert found.too_few is not None
     assert found.too_few.rate > 0.1 >= found.enough.rate
     assert found.labels <= found.too_few.experiment.labels * (1 + PRECISION) + 1
-    assert found.planned == experiment(SPEC).labels
+    assert found.planned == experiment(METER).labels
     assert 1.2 < found.ratio < 3
     assert found.to_json()["limit"] == found.labels
 
 
 def test_the_limit_of_a_broken_assumption_lies_above_the_plan() -> None:
-    spec = SPEC.replace(tenants=(1,) * 12, steps=12)
-    found = find_limit(spec, ["checkpoints"], runs=500)
+    meter = SPEC.replace(tenants=(1,) * 12, steps=12).meter
+    found = find_limit(meter, ["checkpoints"], runs=500)
     assert found.ratio < 1
     assert found.enough.rate <= 0.1
 
 
 def test_where_nothing_breaks_the_limit_is_one_label() -> None:
-    found = find_limit(MeterSpec.uniform(signals=1, tolerance=0.99, steps=1, delta=0.5), runs=250)
+    meter = MeterSpec.uniform(signals=1, tolerance=0.99, steps=1, delta=0.5).meter
+    found = find_limit(meter, runs=250)
     assert found.labels == 1
     assert found.too_few is None

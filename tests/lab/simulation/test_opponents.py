@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from easeml_meter.core.questions.kinds import question_of
-from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.lab.simulation import voting
 from easeml_meter.lab.simulation.coverage import coverage, experiment, find_limit
 from easeml_meter.lab.simulation.opponents import broken_windows, opponent_of, opponents_of
+from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.solve import labels, log_failure
 from easeml_meter.spec import MeterSpec
 
 
-def meter(**options: Any) -> MeterSpec:
+def meter(**options: Any) -> Meter:
     usual: dict[str, Any] = {"tolerance": 0.1, "edges": [0.3], "steps": 4, "delta": 0.1}
-    return MeterSpec.uniform(**usual | options)
+    return MeterSpec.uniform(**usual | options).meter
 
 
 PLAYED = {
-    "prober": MeterSpec(bands=(), question="n > 0.5 +/- 0.1", steps=4, delta=0.1),
+    "prober": MeterSpec(
+        bands=(), question="n - o at 0 +/- 0.1", disagreement=0.3, steps=4, delta=0.1
+    ).meter,
     "voter": meter(loss="f1[1]"),
     "roller": meter(window=4),
 }
@@ -32,7 +34,7 @@ PLAYED = {
 @pytest.mark.parametrize("name", PLAYED)
 def test_the_size_played_is_the_one_planned_for_the_question(name: str) -> None:
     setting = experiment(PLAYED[name])
-    assert (setting.developer, setting.labels) == (name, plan_of(PLAYED[name]).size)
+    assert (setting.developer, setting.labels) == (name, labels(PLAYED[name]))
     found = coverage(setting, 300)
     assert found.verdict == "promise holds"
     assert found.to_json()["world"] is None
@@ -40,19 +42,22 @@ def test_the_size_played_is_the_one_planned_for_the_question(name: str) -> None:
 
 
 def test_a_judge_is_played_with_its_pool() -> None:
-    spec = meter(judge_error=0.2, pool=4_000)
-    assert coverage(experiment(spec), 50).rate == 0
-    assert coverage(experiment(spec, labels=30), 50).rate > 0.2
+    judged = meter(judge_error=0.2, pool=4_000)
+    assert coverage(experiment(judged), 50).rate == 0
+    assert coverage(experiment(judged, labels=30), 50).rate > 0.2
 
 
-def test_the_limit_of_a_condition() -> None:
+def test_the_limit_of_a_reading_and_of_a_claim() -> None:
+    """A claim is tested at a level: no size is too small to be safe."""
+    claim = MeterSpec(bands=(), question="n > 0.5 +/- 0.1", steps=4, delta=0.1).meter
+    assert find_limit(claim, runs=500).labels == 1
     found = find_limit(PLAYED["prober"], runs=500)
-    assert found.planned == plan_of(PLAYED["prober"]).size
+    assert found.planned == labels(PLAYED["prober"])
     assert 1 < found.ratio < 4
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("wish", "message"),
     [
         (meter(window=4, drawn=0.4), "window: 4 given, not played with drawn"),
         (
@@ -61,17 +66,17 @@ def test_the_limit_of_a_condition() -> None:
         ),
     ],
 )
-def test_what_nobody_plays_is_refused_by_name(spec: MeterSpec, message: str) -> None:
+def test_what_nobody_plays_is_refused_by_name(wish: Meter, message: str) -> None:
     """It once was played as an ordinary meter, and that one's coverage was reported."""
     with pytest.raises(InvalidInput, match=message):
-        experiment(spec)
+        experiment(wish)
     with pytest.raises(InvalidInput, match=message):
-        find_limit(spec)
+        find_limit(wish)
 
 
 def test_a_question_that_is_new_to_the_lab_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not played as if it were the gap."""
-    alarm = MeterSpec(bands=(), question="alarm", labels=500, steps=4, delta=0.1)
+    alarm = MeterSpec(bands=(), question="alarm", labels=500, steps=4, delta=0.1).meter
     with pytest.raises(InvalidInput, match="nobody plays it in the lab yet"):
         experiment(alarm)
     monkeypatch.setattr(voting, "PLAYED", ())
@@ -92,21 +97,20 @@ ROLLING = MeterSpec.uniform(signals=2, edges=[0.3], tolerance=0.15, steps=12, de
 every_pace = pytest.mark.parametrize("submissions", [1, 2])
 
 
-def share(spec: MeterSpec, batch: int, runs: int) -> float:
-    return float(broken_windows(spec, batch, runs, np.random.default_rng(8)).mean())
+def share(rolling: Meter, batch: int, runs: int) -> float:
+    return float(broken_windows(rolling, batch, runs, np.random.default_rng(8)).mean())
 
 
 @every_pace
 def test_the_promise_holds_against_a_climber(submissions: int) -> None:
     """With the fewest labels that the plan allows."""
-    spec = ROLLING.replace(submissions=submissions)
-    batch = plan_of(spec).size
-    question = question_of(spec)
-    bound = math.exp(question.log_failure(spec.steps, batch))
-    assert share(spec, batch, 400) <= bound <= spec.delta
+    rolling = ROLLING.replace(submissions=submissions).meter
+    batch = labels(rolling)
+    bound = math.exp(log_failure(rolling, batch))
+    assert share(rolling, batch, 400) <= bound <= rolling.delta
 
 
 @every_pace
 def test_with_too_few_labels_the_climber_wins(submissions: int) -> None:
-    spec = ROLLING.replace(submissions=submissions)
-    assert share(spec, plan_of(spec).size // 4, 400) > 2 * spec.delta
+    rolling = ROLLING.replace(submissions=submissions).meter
+    assert share(rolling, labels(rolling) // 4, 400) > 2 * rolling.delta

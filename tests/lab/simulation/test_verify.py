@@ -19,14 +19,16 @@ from easeml_meter.lab.simulation.coverage import ERROR, coverage, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
 from easeml_meter.promise import ledger
+from easeml_meter.promise.compare import published
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.intervals import clopper_pearson
 from easeml_meter.spec import MeterSpec
 
 pytestmark = pytest.mark.verify
 
 SHORT = {
-    (name, world): spec
-    for name, spec in meters(steps=4, delta=0.1)
+    (name, world): meter
+    for name, meter in meters(steps=4, delta=0.1)
     for world in ("usual", "correlated")
     if world == "usual" or not ("graded" in name or "fail" in name)
 }
@@ -39,26 +41,31 @@ TIGHT = {
     "incremental, by band": {"steps": 8, "tolerance": [0.1, 0.3, 0.5], "protocol": "incremental"},
 }
 """Meters whose plan leaves next to nothing to spare."""
-HEADLINE = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)
+HEADLINE = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01).meter
 
 
-def holds(spec: MeterSpec, runs: int, seed: int, world: str | None = None) -> None:
+def holds(meter: Meter, runs: int, seed: int, world: str | None = None, **how: int) -> None:
     """Every developer stays below delta, and one at twice delta would have been noticed."""
-    assert power(runs, spec.session_delta) > 0.99
-    for attack in attacks(spec, seed=seed, world=world):
+    assert power(runs, float(meter.delta_of_stage)) > 0.99
+    for attack in attacks(meter, seed=seed, world=world, **how):
         found = coverage(attack, runs)
         assert found.verdict != "promise broken", (attack.developer, found.rate)
 
 
-@pytest.mark.parametrize(("key", "spec"), SHORT.items(), ids=[", ".join(key) for key in SHORT])
-def test_short_sessions(key: tuple[str, str], spec: MeterSpec) -> None:
+@pytest.mark.parametrize(("key", "meter"), SHORT.items(), ids=[", ".join(key) for key in SHORT])
+def test_short_sessions(key: tuple[str, str], meter: Meter) -> None:
     world = None if key[1] == "usual" else key[1]
-    holds(spec, 6000 if world is None else 2000, seed=101, world=world)
+    holds(meter, 6000 if world is None else 2000, seed=101, world=world)
 
 
-@pytest.mark.parametrize("spec", LONG.values(), ids=LONG.keys())
-def test_long_sessions(spec: MeterSpec) -> None:
-    holds(spec, 1500, seed=102)
+@pytest.mark.parametrize("meter", LONG.values(), ids=LONG.keys())
+def test_long_sessions(meter: Meter) -> None:
+    holds(meter, 1500, seed=102)
+
+
+@pytest.mark.parametrize("name", ["regular", "incremental, by band"])
+def test_the_plans_of_the_paper(name: str) -> None:
+    holds(LONG[name], 1500, seed=102, planned=published(LONG[name]))
 
 
 @pytest.mark.parametrize("options", TIGHT.values(), ids=TIGHT.keys())
@@ -67,7 +74,7 @@ def test_tight_plans(options: dict[str, object], developer: str) -> None:
     """With nothing to spare, and enough sessions to notice a rate of 1.1 delta."""
     usual: dict[str, object] = {"signals": 3, "tolerance": 0.1, "delta": 0.1}
     spec = MeterSpec.uniform(**usual | options)  # type: ignore[arg-type]
-    found = coverage(experiment(spec, developer, seed=103), 50_000)
+    found = coverage(experiment(spec.meter, developer, seed=103), 50_000)
     assert found.interval[0] <= 0.1
     assert found.rate <= 0.101
 
@@ -80,8 +87,8 @@ def test_the_headline_setting(developer: str) -> None:
 
 @pytest.mark.parametrize("name", ["tenants", "tenants, incremental"])
 def test_hand_over_of_all_steps(name: str) -> None:
-    spec = LONG[name]
-    attack = experiment(spec, "handover", labels=sharing_all(spec), seed=105)
+    meter = LONG[name]
+    attack = experiment(meter, "handover", labels=sharing_all(meter), seed=105)
     assert coverage(attack, 6000).verdict == "promise holds"
 
 

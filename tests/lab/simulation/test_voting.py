@@ -8,17 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace as part
 
-from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.signals import BELOW_FLOOR
 from easeml_meter.lab.simulation.voting import VotingWorld, _is_broken, broken_sessions
+from easeml_meter.promise.gap import BELOW
+from easeml_meter.promise.samples import Strata
+from easeml_meter.promise.solve import labels as planned_labels
+from easeml_meter.promise.solve import with_steps
 from easeml_meter.spec import MeterSpec
 
 
 def world(loss: str = "0-1", known: Fraction = Fraction(0), **options: Any) -> VotingWorld:
     usual: dict[str, Any] = {"tolerance": 0.1, "edges": [0.3], "steps": 8, "delta": 0.1}
     usual |= {"loss": loss, "classes": (0, 1)}
-    return VotingWorld(MeterSpec.uniform(**usual | options), known)
+    return VotingWorld(MeterSpec.uniform(**usual | options).meter, known)
 
 
 WORLDS = {
@@ -44,25 +47,28 @@ every_world = pytest.mark.parametrize("of", WORLDS.values(), ids=WORLDS.keys())
 
 @every_world
 def test_promises_are_broken_no_more_often_than_promised(of: VotingWorld) -> None:
-    found = broken_sessions(of, required_labels(of.spec).size, 200, np.random.default_rng(1))
-    assert found.mean() <= of.spec.delta
+    found = broken_sessions(of, planned_labels(of.meter), 200, np.random.default_rng(1))
+    assert found.mean() <= of.meter.delta
 
 
 @every_world
 def test_with_too_few_labels_the_same_developers_win(of: VotingWorld) -> None:
     """So they do learn from the answers, and the labels are what holds them."""
-    labels = required_labels(of.spec).size // 16
+    labels = planned_labels(of.meter) // 16
     found = broken_sessions(of, labels, 200, np.random.default_rng(1))
-    assert found.mean() > 2 * of.spec.delta
+    assert found.mean() > 2 * of.meter.delta
 
 
 @pytest.mark.verify
 @every_world
 def test_many_sessions_of_more_steps(of: VotingWorld) -> None:
     """With so many sessions, a failure of 1.5 delta would be noticed."""
-    sizes = tuple(2 * each for each in of.spec.sizes)  # those of strata must be enough
-    longer = replace(of, spec=of.spec.replace(steps=12, delta=0.05, sizes=sizes))
-    size = required_labels(longer.spec).size
+    sample = of.meter.sample
+    if isinstance(sample, Strata):  # the sizes of strata must be enough
+        sample = part(sample, sizes=tuple(2 * each for each in sample.sizes))
+    more = part(with_steps(of.meter, 12), sample=sample, delta=Fraction(1, 20))
+    longer = replace(of, meter=more)
+    size = planned_labels(more)
     assert broken_sessions(longer, size, 4_000, np.random.default_rng(2)).mean() <= 0.05
     assert broken_sessions(longer, size // 16, 1_000, np.random.default_rng(2)).mean() > 0.1
 
@@ -70,7 +76,7 @@ def test_many_sessions_of_more_steps(of: VotingWorld) -> None:
 @pytest.mark.parametrize("of", WORLDS.values(), ids=WORLDS.keys())
 def test_the_world_of_a_meter_is_the_one_that_is_hardest(of: VotingWorld) -> None:
     """At the floor, if there is one; nobody has to say which rows are known."""
-    assert VotingWorld.of(of.spec) == of
+    assert VotingWorld.of(of.meter) == of
 
 
 @pytest.mark.parametrize(
@@ -107,5 +113,5 @@ def test_true_losses_are_those_of_large_samples(name: str, truth: str) -> None:
 def test_below_the_floor_is_a_promise_too() -> None:
     """It says that the true score is at most the tolerance above the floor."""
     low = world("recall[1]", Fraction(3, 5), floor=0.69)
-    assert _is_broken(low, BELOW_FLOOR, Fraction(1, 2))
-    assert not _is_broken(WORLDS["recall at its floor"], BELOW_FLOOR, Fraction(1, 2))
+    assert _is_broken(low, BELOW, Fraction(1, 2))
+    assert not _is_broken(WORLDS["recall at its floor"], BELOW, Fraction(1, 2))

@@ -15,6 +15,7 @@ from easeml_meter.lab.simulation.behaviours import Blocks
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.players import Player
 from easeml_meter.lab.simulation.worlds import Cells, Floats, World, grade_law, world_of
+from easeml_meter.promise.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 LABELS = 60
@@ -23,13 +24,13 @@ SURE = 1e-4
 """A p-value below this is no accident; seeds are fixed, so none happens later."""
 
 
-def meter(loss: str = "brier") -> MeterSpec:
-    return MeterSpec.uniform(signals=3, tolerance=0.1, steps=5, delta=0.1, loss=loss)
+def meter(loss: str = "brier") -> Meter:
+    return MeterSpec.uniform(signals=3, tolerance=0.1, steps=5, delta=0.1, loss=loss).meter
 
 
-def played(spec: MeterSpec, world: World, developer: str, examples: type[Cells]) -> Floats:
+def played(meter: Meter, world: World, developer: str, examples: type[Cells]) -> Floats:
     rng = np.random.default_rng([11, len(developer), examples is Bits])
-    return DEVELOPERS[developer].run(spec, LABELS, world, rng, SESSIONS, examples=examples).strain
+    return DEVELOPERS[developer].run(meter, LABELS, world, rng, SESSIONS, examples=examples).strain
 
 
 WORLDS = {
@@ -98,7 +99,7 @@ def test_grades_have_the_mean_asked_for(grades: int) -> None:
 @pytest.mark.parametrize("labels", [97, 1000])
 def test_one_more_error_breaks_the_promise_where_it_hurts_most(eps: float, labels: int) -> None:
     spec = MeterSpec.uniform(signals=2, tolerance=eps, steps=1, delta=0.1)
-    world = world_of(spec, labels)
+    world = world_of(spec.meter, labels)
     beyond = np.arange(labels + 1) / labels - world.loss
     first = beyond[beyond > eps].min() if world.loss + eps < 1 else eps
     assert eps < first < eps * (1 + 1e-6) + 1e-9
@@ -106,12 +107,12 @@ def test_one_more_error_breaks_the_promise_where_it_hurts_most(eps: float, label
 
 def test_with_a_ceiling_models_just_above_it_look_as_if_they_were_below() -> None:
     spec = MeterSpec.uniform(signals=2, tolerance=0.05, steps=1, delta=0.1, ceiling=0.1)
-    world = world_of(spec, 1000)
+    world = world_of(spec.meter, 1000)
     assert not world.upward
     assert world.loss == 0.1
     assert world.target == pytest.approx(0.15)
     assert world.target - 0.1 > 0.05
-    assert world_of(spec.replace(ceiling=0.48), 1000).upward
+    assert world_of(spec.replace(ceiling=0.48).meter, 1000).upward
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ def test_graded_losses_need_a_meter_for_them() -> None:
 def test_blocks_without_an_answer_are_a_coin(grades: int) -> None:
     """One signal tells nothing: the last model errs on a random half of all examples."""
     spec = MeterSpec.uniform(signals=1, tolerance=0.1, steps=4, delta=0.1, loss="brier")
-    desk = Arena(spec, LABELS, 4000)
+    desk = Arena(spec.meter, LABELS, 4000)
     cells = Cells(World(0.5, 0.5, grades=grades), LABELS, 4000, np.random.default_rng(2))
     blocks = Blocks(Player(desk, cells), 3)
     everyone = np.ones(4000, dtype=np.bool_)
@@ -157,7 +158,7 @@ def test_blocks_gain_what_theory_says(grades: int) -> None:
     The mean of |z| is sqrt(2/pi), and the size of a block is known, so the bit tells of z alone.
     """
     spec = MeterSpec.uniform(signals=2, tolerance=0.1, steps=101, delta=0.1, loss="brier")
-    desk = Arena(spec, 10_000, 400)
+    desk = Arena(spec.meter, 10_000, 400)
     cells = Cells(World(0.5, 0.5, grades=grades), 10_000, 400, np.random.default_rng(2))
     blocks = Blocks(Player(desk, cells), 100)
     for _ in range(100):

@@ -18,7 +18,6 @@ from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.questions import NO_READING, TOO_FEW, Measured, Shown, is_band
-from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.draws import Draws
 
 _SLACK = 1e-9
@@ -107,7 +106,7 @@ class Arena:
 
     def __init__(
         self,
-        spec: MeterSpec,
+        meter: Meter,
         size: int,
         sessions: int,
         tenants: Sequence[int] = (1,),
@@ -116,7 +115,7 @@ class Arena:
         secret: bytes = bytes(32),
     ) -> None:
         """Open the books of all sessions; edges are drawn with this secret."""
-        self.spec, self.meter, self.size, self.sessions = spec, spec.meter, size, sessions
+        self.meter, self.size, self.sessions = meter, size, sessions
         starts = [ledger.start(self.meter, tenant) for tenant in tenants]
         self.promised = sum(ledger.most_answers(self.meter, each) or 0 for each in starts)
         first = TreeNode(self.meter, starts[0], tuple(tenants[1:]), shared=shared, size=size)
@@ -157,11 +156,11 @@ class Arena:
         answers = np.zeros(self.sessions, dtype=np.int64)
         distance = np.abs(models.test - models.true).tolist()
         values, units = validation.tolist(), models.units.tolist()
-        drawn = not self.spec.meter.question.numbered
+        drawn = not self.meter.question.numbered
         onward: dict[tuple[TreeNode, int], TreeNode] = {}
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
-            if crashes is not None and crashes[index] and self.spec.meter.sample.may_fail:
+            if crashes is not None and crashes[index] and self.meter.sample.may_fail:
                 answer, tolerance = UNREAD, None
             else:
                 # Many sessions ask the same, unless edges are drawn.
@@ -176,9 +175,9 @@ class Arena:
             answers[index] = answer
             if tolerance is not None:
                 self.strain[index] = max(self.strain[index], distance[index] / tolerance)
-            elif name_of(answer) == ABOVE and self.spec.merges:
+            elif name_of(answer) == ABOVE and gap_of(self.meter).merges:
                 # It promises a true loss of at least the ceiling minus the tolerance.
-                question = self.spec.meter.question
+                question = self.meter.question
                 short = float(question.limit or 0) - models.true[index]
                 eps = float(question.tolerances[0])
                 self.strain[index] = max(self.strain[index], short / eps)

@@ -10,7 +10,7 @@ import numpy as np
 from easeml_meter.lab.simulation.arena import UNREAD
 from easeml_meter.lab.simulation.players import QUANTILES, Player, told
 from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
-from easeml_meter.spec import MeterSpec
+from easeml_meter.promise.meter import Meter
 
 Play = Callable[[Player], None]
 Weigh = Callable[[Player, Floats], Integers]
@@ -42,7 +42,7 @@ def climber(player: Player) -> None:
     seen.fresh()
     measured = seen.last().units
     told_first = desk.submit(seen.last().test, best.last(), desk.open)
-    score = np.where(told_first > 0, told_first, desk.spec.meter.question.rungs)
+    score = np.where(told_first > 0, told_first, desk.meter.question.rungs)
     while (ready := desk.open).any():
         skill = np.minimum(rng.uniform(0, 2 * player.world.loss, desk.sessions), 1.0)
         trial, view = best.copy(), seen.copy()
@@ -57,14 +57,14 @@ def climber(player: Player) -> None:
         score = np.where(better, answers, score)
 
 
-def voter(weigh: Weigh, window: Callable[[MeterSpec], int | None] = lambda _: None) -> Play:
+def voter(weigh: Weigh, window: Callable[[Meter], int | None] = lambda _: None) -> Play:
     """Ask about fresh models, weigh them by the answers, and at the end submit the combination.
 
     With a window, the combination follows after so many questions, and all is forgotten.
     """
 
     def play(player: Player) -> None:
-        for last, asking in player.rounds(window(player.desk.spec)):
+        for last, asking in player.rounds(window(player.desk.meter)):
             if last.any():
                 player.finish(last)
             if asking.any():
@@ -125,9 +125,9 @@ def crasher(player: Player) -> None:
             player.asked += 1
             models = player.cells.last()
             crashes = models.test < models.true + _CRASH_BELOW * player.deviation
-            crashes &= player.desk.spec.meter.sample.may_fail
+            crashes &= player.desk.meter.sample.may_fail
             others = tuple(z for z in QUANTILES if z >= _CRASH_BELOW)
-            left = others if player.desk.spec.meter.sample.may_fail else QUANTILES
+            left = others if player.desk.meter.sample.may_fail else QUANTILES
             questions = player.questions(
                 player.world.loss, player.deviation, [left] * player.desk.sessions
             )
@@ -148,7 +148,7 @@ class Blocks:
 
     def __init__(self, player: Player, blocks: int) -> None:
         self.player, self.blocks, self.done = player, blocks, 0
-        world, question = player.world, player.desk.spec.meter.question
+        world, question = player.world, player.desk.meter.question
         self.silent = world.grades > 1 and question.limit is None
         rows = player.labels if self.silent else round(2 * world.target * player.labels)
         self.rows = self.left = min(rows, player.labels)

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.lab.simulation.developers import Developer
 from easeml_meter.lab.simulation.opponents import (
@@ -29,8 +28,9 @@ from easeml_meter.lab.simulation.opponents import (
     opponents_of,
 )
 from easeml_meter.lab.simulation.worlds import Flags, World, world_of
+from easeml_meter.promise import solve
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.intervals import clopper_pearson
-from easeml_meter.spec import MeterSpec
 
 CHUNK = 250
 """Sessions are played in chunks of this size, or smaller ones if they are long."""
@@ -50,28 +50,29 @@ Advance = Callable[[int], None]
 class Experiment:
     """Everything that decides the outcome of a session, but its number."""
 
-    spec: MeterSpec
+    meter: Meter
     labels: int
     developer: str
     world: World | None
     """None: the question has a world of its own."""
     seed: int
+    planned: int
+    """The labels that the plan asks for."""
 
     def __post_init__(self) -> None:
-        opponent_named(self.spec, self.developer)
+        opponent_named(self.meter, self.developer)
         check_whole("labels", self.labels, at_least=1)
         check_whole("seed", self.seed, at_least=0)
-        _ = self.spec.meter
 
     @property
     def opponent(self) -> Developer | Opponent:
         """Who plays."""
-        return opponent_named(self.spec, self.developer)
+        return opponent_named(self.meter, self.developer)
 
     @property
     def size(self) -> int:
         """The number of sessions played together; a chunk's numbers depend on seed and place."""
-        return max(10, min(CHUNK, _STEPS_PER_CHUNK // int(self.spec.meter.budget.steps)))
+        return max(10, min(CHUNK, _STEPS_PER_CHUNK // int(self.meter.budget.steps)))
 
     def chunk(self, number: int) -> tuple[int, ...]:
         """Play one chunk of sessions; give the places of those whose promise was broken."""
@@ -83,15 +84,15 @@ class Experiment:
     def _play(self, rng: np.random.Generator) -> Flags:
         opponent = self.opponent
         if isinstance(opponent, Opponent):
-            return opponent.play(self.spec, self.labels, self.size, rng)
+            return opponent.play(self.meter, self.labels, self.size, rng)
         if self.world is None:
             raise AssertionError(f"{opponent.name} needs a world to play in")
-        return opponent.run(self.spec, self.labels, self.world, rng, self.size).failed
+        return opponent.run(self.meter, self.labels, self.world, rng, self.size).failed
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what a file of results must agree with."""
         return {
-            "meter": self.spec.to_mapping(),
+            "meter": self.meter.tables(),
             "labels": self.labels,
             "developer": self.developer,
             "world": _told(self.world),
@@ -101,9 +102,10 @@ class Experiment:
 
 
 def experiment(
-    spec: MeterSpec,
+    meter: Meter,
     developer: str | None = None,
     *,
+    planned: int | None = None,
     labels: int | None = None,
     seed: int = 7,
     world: str | None = None,
@@ -114,18 +116,19 @@ def experiment(
 
     Without a developer, it is the one who plays against the question, or "threshold".
     """
-    only = opponent_of(spec)
+    only = opponent_of(meter)
     name = developer or (USUAL if only is None else only.name)
-    opponent_named(spec, name)
-    size = plan_of(spec).size if labels is None else labels
+    opponent_named(meter, name)
+    planned = solve.labels(meter) if planned is None else planned
+    size = planned if labels is None else labels
     check_whole("labels", size, at_least=1)
     if only is None:
-        built = world_of(spec, size, world, loss=true_loss, share=share)
-        return Experiment(spec, size, name, built, seed)
+        built = world_of(meter, size, world, loss=true_loss, share=share)
+        return Experiment(meter, size, name, built, seed, planned)
     for option, given in (("world", world), ("true loss", true_loss), ("share", share)):
         if given is not None:
             raise invalid(option, given, f"{only.name} plays in a world of its own: leave it out")
-    return Experiment(spec, size, name, None, seed)
+    return Experiment(meter, size, name, None, seed, planned)
 
 
 def _told(world: World | None) -> dict[str, Any] | None:
@@ -158,7 +161,7 @@ class Coverage:
         twice delta is ruled out (a rate of exactly delta could not be told from one just above).
         """
         lower, upper = self.interval
-        delta = float(self.experiment.spec.meter.delta_of_stage)
+        delta = float(self.experiment.meter.delta_of_stage)
         if lower > delta:
             return "promise broken"
         return "promise holds" if upper < 2 * delta else "not decided"
@@ -171,15 +174,15 @@ class Coverage:
             "failure_rate": self.rate,
             "interval": list(self.interval),
             "confidence": 1 - 2 * ERROR,
-            "delta": float(setting.spec.meter.delta_of_stage),
+            "delta": float(setting.meter.delta_of_stage),
             "runs": self.runs,
             "failures": self.failures,
             "labels": setting.labels,
             "developer": setting.developer,
-            "breaks": setting.opponent.breaks(setting.spec),
+            "breaks": setting.opponent.breaks(setting.meter),
             "world": _told(setting.world),
             "seed": setting.seed,
-            "meter": setting.spec.to_mapping(),
+            "meter": setting.meter.tables(),
         }
 
 
@@ -310,7 +313,7 @@ PRECISION = 0.02
 class Limit:
     """The two sizes of a test set between which the best attack falls below delta."""
 
-    spec: MeterSpec
+    meter: Meter
     planned: int
     too_few: Coverage | None
     """The best attack at the largest size at which it was seen above delta, if any."""
@@ -340,9 +343,10 @@ class Limit:
 
 
 def find_limit(
-    spec: MeterSpec,
+    meter: Meter,
     developers: Sequence[str] = (),
     *,
+    planned: int | None = None,
     runs: int = 2000,
     seed: int = 7,
     pool: Executor | None = None,
@@ -353,13 +357,16 @@ def find_limit(
 
     Without developers, those who play against its question and break no assumption of this meter.
     """
-    names = list(developers) or opponents_of(spec)
-    planned, delta = plan_of(spec).size, float(spec.meter.delta_of_stage)
+    names = list(developers) or opponents_of(meter)
+    planned = solve.labels(meter) if planned is None else planned
+    delta = float(meter.delta_of_stage)
 
     def best(labels: int) -> Coverage:
         found = []
         for name in names:
-            setting = experiment(spec, name, labels=labels, seed=seed, world=world)
+            setting = experiment(
+                meter, name, planned=planned, labels=labels, seed=seed, world=world
+            )
             bar = advance(f"{labels:,} labels, {name}")
             found.append(coverage(setting, runs, pool=pool, advance=bar))
         top = max(found, key=lambda each: each.failures)
@@ -381,4 +388,4 @@ def find_limit(
             break
         attack = best(middle)
         low, high = (attack, high) if attack.rate > delta else (low, attack)
-    return Limit(spec, planned, low, high, runs)
+    return Limit(meter, planned, low, high, runs)

@@ -31,7 +31,7 @@ from easeml_meter.lab.simulation.players import Player
 from easeml_meter.lab.simulation.worlds import Cells, World
 from easeml_meter.promise.budgets import Memory, Reverts
 from easeml_meter.promise.ledger import shared_steps
-from easeml_meter.spec import MeterSpec
+from easeml_meter.promise.meter import Meter
 from easeml_meter.vault.draws import Draws
 
 
@@ -57,9 +57,9 @@ class Developer:
     knows: bool = False
     """Whether somebody told it the secret: what must never happen."""
 
-    def at_home(self, spec: MeterSpec) -> bool:
+    def at_home(self, meter: Meter) -> bool:
         """Whether a meter has what this developer makes use of; else it is another's twin."""
-        meter, teams = spec.meter, len(spec.meter.budget.teams)
+        teams = len(meter.budget.teams)
         if self.hands_over and teams > meter.budget.apart:
             return False
         shares = self.passes or self.hands_over
@@ -67,9 +67,9 @@ class Developer:
             return False
         return (meter.sample.may_fail or not self.crashes) and (bool(teams) or not shares)
 
-    def breaks(self, spec: MeterSpec) -> str | None:
+    def breaks(self, meter: Meter) -> str | None:
         """Say which assumption about people this developer breaks under a meter, if any."""
-        budget = spec.meter.budget
+        budget = meter.budget
         if self.passes and budget.apart > 1:
             return "teams start from each other's checkpoints, but are counted as isolated"
         if self.adaptive and isinstance(budget, Reverts):
@@ -80,7 +80,7 @@ class Developer:
 
     def run(
         self,
-        spec: MeterSpec,
+        meter: Meter,
         labels: int,
         world: World,
         rng: Generator,
@@ -89,17 +89,17 @@ class Developer:
         examples: type[Cells] = Cells,
     ) -> Arena:
         """Play; give the desk with the outcome. Isolated tenants each have their own models."""
-        drawn = not spec.meter.question.numbered
-        tenants = list(range(1, spec.meter.budget.apart + 1))
+        drawn = not meter.question.numbered
+        tenants = list(range(1, meter.budget.apart + 1))
         # One shared step is worth nothing: the combination of all answers is the second.
-        hands_over = self.hands_over and self.at_home(spec)
-        shared = shared_steps(spec.meter, labels, tuple(tenants)) if hands_over else 0
+        hands_over = self.hands_over and self.at_home(meter)
+        shared = shared_steps(meter, labels, tuple(tenants)) if hands_over else 0
         together = self.passes or shared > 1
         groups = [tenants] if together else [[tenant] for tenant in tenants]
         # Only meters with drawn edges take random numbers for them: others play as they did before.
         secret = rng.bytes(32) if drawn else bytes(32)
         how: dict[str, Any] = {"shared": shared * together, "secret": secret}
-        desks = [Arena(spec, labels, sessions, group, **how) for group in groups]
+        desks = [Arena(meter, labels, sessions, group, **how) for group in groups]
         guess = Draws(rng.bytes(32)) if self.guesses and drawn else None
         for desk in desks:
             cells = examples(world, labels, sessions, rng)
@@ -112,9 +112,9 @@ class Developer:
         return first
 
 
-def _remembered(spec: MeterSpec) -> int:
+def _remembered(meter: Meter) -> int:
     """Return how many answers a model may depend on; two where nobody limits it."""
-    budget = spec.meter.budget
+    budget = meter.budget
     return budget.memory if isinstance(budget, Memory) else 2
 
 

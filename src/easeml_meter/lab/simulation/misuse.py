@@ -10,9 +10,12 @@ from functools import cached_property
 from typing import Any
 
 from easeml_meter.charts import altair
-from easeml_meter.core.questions.planning import required_labels
+from easeml_meter.lab.meters import equal_edges, gap_meter
 from easeml_meter.lab.simulation.coverage import Advance, Coverage, coverage, experiment
-from easeml_meter.spec import MeterSpec
+from easeml_meter.promise.budgets import Reverts, Steps
+from easeml_meter.promise.compare import published
+from easeml_meter.promise.meter import Budget, Meter
+from easeml_meter.promise.teams import Teams
 
 
 @dataclass(frozen=True)
@@ -20,20 +23,20 @@ class Misuse:
     """A meter, a developer who breaks its assumption, and the meter that would have been right."""
 
     name: str
-    spec: MeterSpec
+    meter: Meter
     developer: str
-    right: MeterSpec
+    right: Meter
     """The same session, counted without the assumption."""
 
     @cached_property
     def planned(self) -> int:
         """The labels that suffice under the assumption."""
-        return required_labels(self.spec).labels
+        return published(self.meter)
 
     @cached_property
     def needed(self) -> int:
         """The labels that suffice without it."""
-        return required_labels(self.right).labels
+        return published(self.right)
 
     def at(
         self,
@@ -45,7 +48,9 @@ class Misuse:
         advance: Advance = lambda _: None,
     ) -> Coverage:
         """Play it with a test set of this size."""
-        setting = experiment(self.spec, self.developer, labels=labels, seed=seed)
+        setting = experiment(
+            self.meter, self.developer, planned=self.planned, labels=labels, seed=seed
+        )
         return coverage(setting, runs, pool=pool, advance=advance)
 
     def sizes(self) -> list[int]:
@@ -55,25 +60,23 @@ class Misuse:
         return [*map(round, below), self.needed]
 
 
-def _published(steps: int, **options: Any) -> MeterSpec:
+def _meter(budget: Budget) -> Meter:
     tolerances = [0.05, 0.1, 0.15, 0.2, 0.25]
-    return MeterSpec.uniform(
-        signals=5, tolerance=tolerances, steps=steps, delta=0.05, published=True, **options
-    )
+    return gap_meter(equal_edges(5), tolerances, delta=0.05, budget=budget)
 
 
 MISUSES = (
     Misuse(
         "16 teams pass on checkpoints, but are counted as isolated",
-        _published(400, tenants=(25,) * 16),
+        _meter(Teams(teams=(25,) * 16)),
         "checkpoints",
-        _published(400, tenants=(25,) * 16, handover=True),
+        _meter(Teams(teams=(25,) * 16, handover=True)),
     ),
     Misuse(
         "200 reverts after bad answers, but counted as fixed in advance",
-        _published(200, reverts=tuple(range(1, 201))),
+        _meter(Reverts(steps=200, reverts=tuple(range(1, 201)))),
         "reverter",
-        _published(200),
+        _meter(Steps(steps=200)),
     ),
 )
 
@@ -123,7 +126,7 @@ def chart(curves: Sequence[tuple[Misuse, Sequence[Coverage]]]) -> Any:
         line = data.mark_line(point=True).encode(x=x, y=y)
         marks = alt.Chart(alt.Data(values=rules)).mark_rule(strokeDash=[4, 3], strokeWidth=2)
         marked = marks.encode(x="labels:Q", color=alt.Color("what:N", title=None, sort=None))
-        delta = {"delta": float(misuse.spec.meter.delta_of_stage), "name": "delta"}
+        delta = {"delta": float(misuse.meter.delta_of_stage), "name": "delta"}
         allowed = alt.Chart(alt.Data(values=[delta])).encode(y="delta:Q")
         rule = allowed.mark_rule(color="#888")
         name = allowed.mark_text(align="left", dx=4, dy=-6, color="#666").encode(

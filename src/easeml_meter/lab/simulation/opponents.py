@@ -18,26 +18,26 @@ from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.promise.budgets import Memory, Reverts
 from easeml_meter.promise.condition import Change, Condition
 from easeml_meter.promise.gap import Gap
-from easeml_meter.promise.meter import Question
+from easeml_meter.promise.meter import Meter, Question
+from easeml_meter.promise.renewals import EveryStep
 from easeml_meter.promise.samples import Judge
-from easeml_meter.spec import MeterSpec
 
 _CHANGED = 0.3
 """The share of predictions that each model has anew."""
 
 
-def broken_windows(spec: MeterSpec, batch: int, runs: int, random: Generator) -> Flags:
+def broken_windows(meter: Meter, batch: int, runs: int, random: Generator) -> Flags:
     """Return in which sessions of rolling test sets some answer breaks its promise.
 
     One has all windows of a delta. Every model is wrong on half of all that could be asked. The
     developer asks for gaps around an edge, and keeps the random change that the answers call worse:
     what it keeps is worse on the window than in truth. Released batches tell nothing of the others.
     """
-    return np.array([_broken(spec, batch, random) for _ in range(runs)], dtype=np.bool_)
+    return np.array([_broken(meter, batch, random) for _ in range(runs)], dtype=np.bool_)
 
 
-def _broken(spec: MeterSpec, batch: int, random: Generator) -> bool:
-    meter, rows = spec.meter, batch * len(spec.meter.renewal.batches(1))
+def _broken(meter: Meter, batch: int, random: Generator) -> bool:
+    rows = batch * len(meter.renewal.batches(1))
     half = Fraction(1, 2)
     # The validation loss is the developer's to choose: here, so that 1/2 lies on an edge.
     claimed = half - min(half, (*meter.question.ends[1:-1], Fraction(0))[0])
@@ -57,7 +57,7 @@ def _broken(spec: MeterSpec, batch: int, random: Generator) -> bool:
     return False
 
 
-Play = Callable[[MeterSpec, int, int, Generator], Flags]
+Play = Callable[[Meter, int, int, Generator], Flags]
 """Plays sessions of a meter with a test set of some size; returns those with a broken promise."""
 
 
@@ -69,7 +69,7 @@ class Opponent:
     about: str
     play: Play
 
-    def breaks(self, spec: MeterSpec) -> None:
+    def breaks(self, meter: Meter) -> None:
         """Return None: it keeps to what these meters suppose of people."""
 
 
@@ -86,15 +86,19 @@ _ROLLER = Opponent(
 )
 
 
-def opponent_of(spec: MeterSpec) -> Opponent | None:
+def opponent_of(meter: Meter) -> Opponent | None:
     """Return who plays against a meter; None: the developers of the lab, in their worlds.
 
     Raises:
         InvalidInput: nobody plays against such a meter yet.
     """
-    meter = spec.meter
     question, sample, renewal = meter.question, meter.sample, meter.renewal
     score = sample.measured.score
+    budget = meter.budget
+    if isinstance(renewal, EveryStep):
+        raise invalid("protocol", "resampling", "only meters answer submissions")
+    if isinstance(budget, Memory) and not budget.memory:
+        raise invalid("protocol", "independent", "only meters answer submissions")
     if isinstance(question, Condition | Change):
         return _PROBER
     if not isinstance(question, Gap):
@@ -114,9 +118,9 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
         name, given = "judge_error", float(sample.judge_error)
     unplayed = _of_bands(question) | {
         "the incremental protocol": question.climbs_only,
-        "tenants": meter.budget.teams,
-        "reverts": isinstance(meter.budget, Reverts),
-        "memory": isinstance(meter.budget, Memory),
+        "tenants": budget.teams,
+        "reverts": isinstance(budget, Reverts),
+        "memory": isinstance(budget, Memory),
         "strata": sample.parts is not None and sample.loss != "0-1",
         "this score": score is not None and score.name not in voting.PLAYED,
         f"over {voting.MOST_CLASSES} classes": len(sample.classes) > voting.MOST_CLASSES,
@@ -133,16 +137,16 @@ def _of_bands(question: Question) -> dict[str, object]:
     }
 
 
-def opponents_of(spec: MeterSpec) -> list[str]:
+def opponents_of(meter: Meter) -> list[str]:
     """Return the names of all who can play against a meter and break no assumption of it."""
-    only = opponent_of(spec)
-    able = [each for each in DEVELOPERS.values() if each.at_home(spec) and not each.breaks(spec)]
+    only = opponent_of(meter)
+    able = [each for each in DEVELOPERS.values() if each.at_home(meter) and not each.breaks(meter)]
     return [each.name for each in able] if only is None else [only.name]
 
 
-def opponent_named(spec: MeterSpec, name: str) -> Developer | Opponent:
+def opponent_named(meter: Meter, name: str) -> Developer | Opponent:
     """Find one of those who play against a meter."""
-    only = opponent_of(spec)
+    only = opponent_of(meter)
     if only is None:
         return developer_named(name)
     if name != only.name:

@@ -135,7 +135,7 @@ class Player:
 
         The true loss, unless the first band is so narrow that a broken promise would show there.
         """
-        question = self.desk.spec.meter.question
+        question = self.desk.meter.question
         if question.ends[1] >= Fraction(3, 2) * question.tolerances[0]:
             return np.clip(true, 0, 1)
         side = 1 if self.world.upward else -1
@@ -155,7 +155,7 @@ class Player:
 
         `possible` says which deviations of its test loss are still possible in each session.
         """
-        if not self.desk.spec.meter.question.numbered:
+        if not self.desk.meter.question.numbered:
             every = range(self.desk.sessions)
             return [SimulatedQuestion(self._aimed(each, loss, deviation), {}, {}) for each in every]
         # Sessions at the same place of the tree ask the same.
@@ -180,7 +180,7 @@ class Player:
         far = 0.0 if loss >= 0.5 else 1.0
         if self.aim is None:
             return abs(far - self.rng.random() / 100)
-        apart = float(self.desk.spec.meter.question.draws or 1)
+        apart = float(self.desk.meter.question.draws or 1)
         best, least = far, apart
         for place in (abs(far - k / 1000) for k in range(_TRIED)):
             first = self.aim.place(self.desk.drawn_for(index, place)) * apart / DRAWS
@@ -199,7 +199,7 @@ class Player:
         deviation: float,
     ) -> list[SimulatedQuestion]:
         """Return the questions with what their answers mean, where only drawn edges say it."""
-        if self.desk.spec.meter.question.numbered:
+        if self.desk.meter.question.numbered:
             return list(questions)
         told = zip(questions, self.desk.gaps, answers.tolist(), strict=True)
         return [

@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.random import Generator
 
 from easeml_meter.conditions import Clause, Comparison, Variable
@@ -26,16 +27,19 @@ from easeml_meter.promise.condition import PASS, Change, Condition
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.questions import Shown, is_band, measured_of
-from easeml_meter.spec import MeterSpec
+from easeml_meter.promise.teams import Teams
 
 
-def broken_sessions(spec: MeterSpec, labels: int, runs: int, random: Generator) -> Flags:
+def broken_sessions(meter: Meter, labels: int, runs: int, random: Generator) -> Flags:
     """Return in which sessions some answer breaks its promise.
 
     The answers are those that the planned test set allows, whatever number of labels is played.
     Teams share every answer, as they are counted.
     """
-    game = _Game(spec.replace(tenants=(), handover=False), labels)
+    if isinstance(meter.budget, Teams):
+        together = replace(meter.budget, handover=True).of(1)
+        meter = replace(meter, budget=together)
+    game = _Game(meter, labels)
     lucky = random.binomial(game.block, 0.5, size=(runs, game.probes))
     return np.array([game.broken(row) for row in lucky.tolist()], dtype=np.bool_)
 
@@ -201,9 +205,9 @@ def _asked(meter: Meter, labels: int) -> _Asked:
 class _Game:
     """A meter, with a test set of so many rows."""
 
-    def __init__(self, spec: MeterSpec, labels: int) -> None:
+    def __init__(self, meter: Meter, labels: int) -> None:
         self.labels = labels
-        self.meter = spec.meter
+        self.meter = meter
         self.asked = _asked(self.meter, labels)
         self.start = ledger.start(self.meter)
 

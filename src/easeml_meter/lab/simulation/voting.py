@@ -9,7 +9,6 @@ measured by the meter's own losses and told by its own rules.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -17,22 +16,22 @@ from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.promise import ledger
 from easeml_meter.promise.gap import BELOW
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.scores import rows_for
 from easeml_meter.promise.questions import Measured, Shown
-from easeml_meter.promise.samples import Judge, Rows
+from easeml_meter.promise.samples import Judge, Parts, Rows
 from easeml_meter.scoring.corpora import CorpusLoss, RocCurve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.score import LossTotals
-from easeml_meter.scoring.validation import strata_of
-from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.groups import Strata
+from easeml_meter.tables.groups import Strata, StrataNamed
 
 Codes = NDArray[np.int64]
 _HARD_POSITIVES = ("recall", "f1", "auc", "roc")
@@ -66,29 +65,30 @@ class VotingRows:
 class VotingWorld:
     """The rows and models of one meter."""
 
-    spec: MeterSpec
+    meter: Meter
     known: Fraction = Fraction(0)
     """The share of rows that are known, of those that could be a guess."""
 
     @classmethod
-    def of(cls, spec: MeterSpec) -> Self:
+    def of(cls, meter: Meter) -> Self:
         """Return the world in which a meter's promise is hardest to keep: near its floor."""
-        score, limit = spec.meter.sample.measured.score, spec.meter.question.limit
-        if not spec.meter.sample.classes:
+        score, limit = meter.sample.measured.score, meter.question.limit
+        if not meter.sample.classes:
             positive = score.positive if score is not None else "1"
-            spec = spec.replace(classes=(f"not {positive}", positive))
-        guessed = Fraction(1, len(spec.meter.sample.classes))
+            classes = (f"not {positive}", positive)
+            meter = replace(meter, sample=replace(meter.sample, classes=classes))
+        guessed = Fraction(1, len(meter.sample.classes))
         right = Fraction(0) if limit is None or score is None else 1 - limit
         if score is not None and score.name == "f1":
             right = right / (2 - right)
         known = max(Fraction(0), (right - guessed) / (1 - guessed))
         # Of all its rows, what is true is found by counting.
-        return cls(spec, known.limit_denominator(20))
+        return cls(meter, known.limit_denominator(20))
 
     @property
     def sample(self) -> Rows:
         """What is drawn."""
-        return self.spec.meter.sample
+        return self.meter.sample
 
     @property
     def classes(self) -> int:
@@ -115,7 +115,7 @@ class VotingWorld:
         if isinstance(self.sample, Judge):
             return self._judged(self.sample, size, count, random)
         if self.sample.parts is not None:
-            return self._stratified(self.sample.parts.rows(size), random)
+            return self._stratified(self.sample.parts, size, random)
         truth = random.integers(self.classes, size=count)
         rows = VotingRows(
             truth, self._known(truth, random.random(count) < float(self.known)), truth
@@ -134,11 +134,10 @@ class VotingWorld:
             return None
         return VotingRows(truth, np.zeros(count, dtype=np.bool_), pairs)
 
-    def _stratified(self, sizes: Mapping[str, int], random: Generator) -> VotingRows:
+    def _stratified(self, parts: Parts, size: int, random: Generator) -> VotingRows:
         """Draw each stratum for itself; nobody knows a row."""
-        named = strata_of(self.spec)
-        if named is None:
-            raise AssertionError("such a meter has strata")
+        named = StrataNamed(parts.column, parts.names, parts.weights)
+        sizes = parts.rows(size)
         column = np.repeat(list(sizes), list(sizes.values()))
         strata = named.of([pa.record_batch({named.column: pa.array(column)})])
         truth = random.integers(self.classes, size=len(column))
@@ -183,7 +182,7 @@ class VotingWorld:
     @property
     def first_edge(self) -> Fraction:
         """Where the first band ends; 0 if it is the only one."""
-        return (*self.spec.meter.question.ends[1:-1], Fraction(0))[0]
+        return (*self.meter.question.ends[1:-1], Fraction(0))[0]
 
     @cached_property
     def claimed(self) -> Fraction:
@@ -218,9 +217,9 @@ class VotingWorld:
         return self.score.sums(np.stack(columns, axis=1), rows.labels)
 
 
-def broken_of(spec: MeterSpec, size: int, runs: int, random: Generator) -> Flags:
+def broken_of(meter: Meter, size: int, runs: int, random: Generator) -> Flags:
     """Return in which sessions some answer of a meter breaks its promise."""
-    return broken_sessions(VotingWorld.of(spec), size, runs, random)
+    return broken_sessions(VotingWorld.of(meter), size, runs, random)
 
 
 def broken_sessions(world: VotingWorld, size: int, runs: int, random: Generator) -> Flags:
@@ -238,7 +237,7 @@ def _broken(world: VotingWorld, size: int, rows: VotingRows, random: Generator) 
     each = np.arange(len(rows.truth))
     # Votes that tie are decided at random: by less than one of them.
     votes = random.random((len(each), world.classes)) / 2
-    meter, at = world.spec.meter, ledger.start(world.spec.meter)
+    meter, at = world.meter, ledger.start(world.meter)
     while ledger.may(meter, at):
         if ledger.left(meter, at) == 1:
             guesses = votes.argmax(axis=1)
@@ -255,7 +254,7 @@ def _broken(world: VotingWorld, size: int, rows: VotingRows, random: Generator) 
 
 
 def _is_broken(world: VotingWorld, answer: str, test: Fraction) -> bool:
-    question = world.spec.meter.question
+    question = world.meter.question
     tolerance = question.tolerances[0]
     if answer == BELOW:
         return world.truth < (question.limit or 0) - tolerance

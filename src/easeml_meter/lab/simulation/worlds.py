@@ -18,7 +18,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from easeml_meter.errors import invalid
-from easeml_meter.spec import MeterSpec
+from easeml_meter.promise.meter import Meter
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ class Models:
 
 
 def world_of(
-    spec: MeterSpec,
+    meter: Meter,
     labels: int,
     kind: str | None = None,
     *,
@@ -90,13 +90,11 @@ def world_of(
     models at the ceiling, where one answer more can be had.
     """
     if kind is None:
-        kind = "coins" if spec.meter.sample.zero_one else "graded"
+        kind = "coins" if meter.sample.zero_one else "graded"
     if kind not in WORLDS:
         raise invalid("world", kind, f"one of {', '.join(WORLDS)}")
-    if kind == "graded" and spec.meter.sample.zero_one:
-        allowed = (
-            f'needs a loss such as "brier" in the specification, not "{spec.meter.sample.loss}"'
-        )
+    if kind == "graded" and meter.sample.zero_one:
+        allowed = f'needs a loss such as "brier" in the specification, not "{meter.sample.loss}"'
         raise invalid("world", kind, allowed)
     if share is not None and kind != "correlated":
         raise invalid("share", share, "only for the correlated world")
@@ -104,7 +102,7 @@ def world_of(
     kept = 1.0 if kind != "correlated" else 0.3 if share is None else share
     if loss is not None:
         return World(loss, loss, share=kept, grades=grades)
-    question = spec.meter.question
+    question = meter.question
     eps, limit = float(question.tolerances[0]), question.limit
     ceiling = 1.0 if limit is None else float(limit)
     if ceiling + eps < 0.5:
