@@ -24,7 +24,7 @@ ELSEWHERE = {
     "properties/test_strata.py": ("spec/strata",),
     # A part of a meter is made, planned and answered from as part of one.
     "promise/test_meter.py": (
-        *(f"promise/{name}" for name in ("bands", "budgets", "claims", "closing", "condition")),
+        *(f"promise/{name}" for name in ("bands", "budgets", "claims", "closing")),
         *(f"promise/{name}" for name in ("keep", "levels", "proofs", "questions")),
         *(f"promise/{name}" for name in ("renewals", "samples", "schema", "shapes", "solve")),
         "promise/teams",
