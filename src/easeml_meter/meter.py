@@ -358,7 +358,7 @@ class MeterVerbs(Protocol):
             given, path = self._copy_validation(Path(name))
             types = dict(zip(hidden.columns, hidden.schema.types, strict=True))
             visible = open_table(path, types=types, texts=[given.label])
-            loss = self.spec.loss
+            loss = self.spec.meter.sample.loss
             known = self.generations[-1].manifest or {}
             # The names of clusters are no inputs: a model would not have them in use.
             apart = [name for name in (known.get("cluster_column"),) if name]

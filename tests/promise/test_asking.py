@@ -96,3 +96,22 @@ def test_a_question_says_what_it_needs(
 ) -> None:
     found = Meter.loads(f"[question]\n{question}").question
     assert (found.needs, found.promotes, found.verdict) == (needs, promotes, verdict)
+
+
+@pytest.mark.parametrize(
+    ("text", "only_planned"),
+    [
+        ("", False),
+        ("renewal = {every_step = true}", True),
+        ("budget = {steps = 4, memory = 0}", True),
+        ("budget = {steps = 4, memory = 1}", False),
+    ],
+)
+def test_a_baseline_and_a_limit_answer_nobody(text: str, *, only_planned: bool) -> None:
+    assert Meter.loads(GAP + text).only_planned == only_planned
+
+
+def test_the_tables_of_a_meter_are_those_of_its_file() -> None:
+    meter = Meter.loads(f"{GAP}budget = {{steps = 4}}\nrenewal = {{then = 2}}")
+    assert Meter.from_tables(meter.tables()) == meter
+    assert meter.tables()["renewal"] == {"then": 2}

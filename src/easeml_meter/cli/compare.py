@@ -14,7 +14,6 @@ from easeml_meter.cli.questions import meter_options, retyped
 from easeml_meter.core.questions.asking import OF_METERS
 from easeml_meter.core.questions.labels import plan_labels
 from easeml_meter.errors import invalid
-from easeml_meter.spec import METERS, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.comparison import Form, MeterPrices, Setting
@@ -193,7 +192,7 @@ def _show_comparison(rows: tuple[MeterPrices, ...], setting: Setting, price: flo
     from rich.table import Table
 
     console = Console(highlight=False)
-    baseline = next(row for row in rows if row.consistent.spec.protocol is Protocol.RESAMPLING)
+    baseline = next(row for row in rows if row.consistent.spec.meter.renewal.anew)
     reference = baseline.published or baseline.consistent
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
     table.add_column("labels needed", no_wrap=True)
@@ -209,7 +208,7 @@ def _show_comparison(rows: tuple[MeterPrices, ...], setting: Setting, price: flo
         cells.append(f"{reference.labels / row.consistent.labels:.1f}x")
         if price is not None:
             cells.append(f"{row.consistent.labels * price:,.2f}")
-        real = row.consistent.spec.protocol in METERS
+        real = not row.consistent.spec.meter.only_planned
         name = row.name + (" *" if row.rests_on_people else "")
         table.add_row(name, *cells, style=None if real else "dim")
     console.print(table)

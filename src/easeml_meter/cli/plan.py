@@ -169,7 +169,7 @@ def plan(
     ways: tuple[Way, ...] = ()
     gate: list[Reach] = []
     if answer == "tolerance" and found.meter is not None:
-        if found.spec.bands and (path is not None or options["tolerance"]):
+        if found.spec.meter.question.reads == "gap" and (path is not None or options["tolerance"]):
             wanted = required_labels(spec_from(path, labels, options))
         ways = other_ways(found, labels)
         gate = gate_beside(found.meter, labels)

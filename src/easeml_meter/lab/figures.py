@@ -16,7 +16,6 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from easeml_meter import charts
-from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.lab import curves, drawings, numbers
 from easeml_meter.lab.claims import CLAIMS
@@ -34,7 +33,7 @@ from easeml_meter.lab.numbers import (
 )
 from easeml_meter.lab.traces import Trace, readings
 from easeml_meter.lab.trees import Tree, paper_trees
-from easeml_meter.spec import MeterSpec
+from easeml_meter.promise.assumptions import assumptions_of
 
 Row = dict[str, object]
 
@@ -382,15 +381,6 @@ def conditions(figure: Figure) -> tuple[str, ...]:
     return tuple(
         f"{meter.name}: {line.replace(' (about people)', '')}"
         for meter in figure.meters
-        for line in gap_assumptions(_flat(meter))
+        for line in assumptions_of(curves.meter_of(meter, curves.Case(10, reverts=3)))
         if "about people" in line
-    )
-
-
-def _flat(curve: Curve) -> MeterSpec:
-    return MeterSpec.uniform(
-        tolerance=0.01,
-        protocol=str(curve.protocol),
-        tenants=(5, 5) if curve.two_tenants else (),
-        reverts=(1, 2, 3) if curve.travels else (),
     )

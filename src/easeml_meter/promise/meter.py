@@ -138,6 +138,12 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
         return self.delta / (self.sample.tries * stages)
 
     @property
+    def only_planned(self) -> bool:
+        """Whether it is a baseline, or a limit, to compare meters with: it answers nobody."""
+        blind = isinstance(self.budget, Memory) and not self.budget.memory
+        return self.renewal.anew or blind
+
+    @property
     def compares(self) -> bool:
         """Whether each answer is about a model beside an old one."""
         return "old" in self.question.needs

@@ -23,6 +23,8 @@ class Fresh(Settings, frozen=True, kw_only=True):
     """Whether batches follow each other without end."""
     joined: ClassVar[bool] = False
     """Whether rows ever join a test set."""
+    anew: ClassVar[bool] = False
+    """Whether every step has rows of its own."""
 
     def gives(self, budget: Any, number: int) -> int | None:
         """Return how many answers a test set gives; None: no end."""
@@ -57,6 +59,7 @@ class EveryStep(Fresh, frozen=True, kw_only=True):
     """A new test set for every step: the paper's resampling, a baseline and no meter."""
 
     every_step: Annotated[bool, Setting("a new test set for every step (a baseline)")] = True
+    anew: ClassVar[bool] = True
 
 
 class Window(Fresh, frozen=True, kw_only=True):

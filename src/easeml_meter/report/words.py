@@ -63,7 +63,7 @@ def told_words(signal: Signal, answer: int | None = None) -> str:
     of them do not fit beside a meter, so wide bands show four, rounded outwards.
     """
     answer = signal.answer if answer is None else answer
-    if signal.spec.difference is not None and answer > 0:
+    if signal.spec.meter.question.reads == "n - o" and answer > 0:
         return f"n - o {change_words(signal.edges_of(answer) or (-1.0, 1.0))}"
     if answer == signal.answer > 0 and signal.told_edges is not None:
         return band_words(signal)

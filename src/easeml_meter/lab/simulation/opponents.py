@@ -19,7 +19,6 @@ from easeml_meter.promise.budgets import Memory, Reverts
 from easeml_meter.promise.condition import Change, Condition
 from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.meter import Meter, Question
-from easeml_meter.promise.renewals import EveryStep
 from easeml_meter.promise.samples import Judge
 
 _CHANGED = 0.3
@@ -95,10 +94,9 @@ def opponent_of(meter: Meter) -> Opponent | None:
     question, sample, renewal = meter.question, meter.sample, meter.renewal
     score = sample.measured.score
     budget = meter.budget
-    if isinstance(renewal, EveryStep):
-        raise invalid("protocol", "resampling", "only meters answer submissions")
-    if isinstance(budget, Memory) and not budget.memory:
-        raise invalid("protocol", "independent", "only meters answer submissions")
+    if meter.only_planned:
+        given = "resampling" if renewal.anew else "independent"
+        raise invalid("protocol", given, "only meters answer submissions")
     if isinstance(question, Condition | Change):
         return _PROBER
     if not isinstance(question, Gap):
@@ -111,11 +109,9 @@ def opponent_of(meter: Meter) -> Opponent | None:
         raise invalid("top_up", meter.answers(2), "nobody tops up in the lab yet")
     if sample.counts_rows and sample.parts is None:
         return None
-    name: str
-    given: object
-    name, given = "loss", sample.loss
+    about: tuple[str, object] = "loss", sample.loss
     if isinstance(sample, Judge):
-        name, given = "judge_error", float(sample.judge_error)
+        about = "judge_error", float(sample.judge_error)
     unplayed = _of_bands(question) | {
         "the incremental protocol": question.climbs_only,
         "tenants": budget.teams,
@@ -125,7 +121,7 @@ def opponent_of(meter: Meter) -> Opponent | None:
         "this score": score is not None and score.name not in voting.PLAYED,
         f"over {voting.MOST_CLASSES} classes": len(sample.classes) > voting.MOST_CLASSES,
     }
-    refuse_with(name, given, unplayed, "not played with {} in the lab")
+    refuse_with(*about, unplayed, "not played with {} in the lab")
     return _VOTER
 
 

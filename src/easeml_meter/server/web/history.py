@@ -361,7 +361,7 @@ def history_csv(
         row = (
             signal.step,
             _cell(signal.model),
-            signal.spec.question,
+            signal.spec.meter.question.text,
             signal.name,
             *gap,
             *losses,

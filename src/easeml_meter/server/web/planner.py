@@ -40,6 +40,9 @@ from easeml_meter.core.questions.labels import (
 from easeml_meter.core.questions.planning import Plan, plan_of
 from easeml_meter.core.questions.sketch import sketch
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise import solve
+from easeml_meter.promise.bands import default_edges
+from easeml_meter.promise.meter import Meter
 from easeml_meter.report.bands import bands_svg
 from easeml_meter.report.gains import gate_beside, reach_rows
 from easeml_meter.report.labels import labels_svg
@@ -122,7 +125,7 @@ class PlannerAnswer:
     @property
     def bands(self) -> str:
         """A picture of the bands with their tolerance."""
-        return bands_svg(self.plan.spec) if self.plan.spec.bands else ""
+        return bands_svg(self.plan.spec)
 
     def query(self, asked: Mapping[str, str]) -> str:
         """Return the meter that was found, for the form of a new one."""
@@ -141,7 +144,7 @@ class PlannerAnswer:
         found = {"labels": str(way.plan.labels), "steps": steps, "drawn": drawn}
         found |= {
             "ask": GAP if question.reads == GAP else ALARM,
-            "confidence": f"{100 * (1 - spec.delta):g}",
+            "confidence": f"{float(100 * (1 - spec.meter.delta)):g}",
         }
         return _query({**asked, **found})
 
@@ -232,7 +235,7 @@ def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     spec, single = _spec(asked)
     plan = _answered(asked, spec)
     spec = plan.spec
-    comparison = compared(_setting(spec, single), spec.steps, plan.labels)
+    comparison = compared(_setting(spec.meter, single), int(spec.meter.budget.steps), plan.labels)
     want = _want(asked)
     said = beside(plan, asked, alone=want == "tolerance")
     return PlannerAnswer(want, plan, price, *comparison, *said)
@@ -295,7 +298,7 @@ def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
         return plan_asked(spec, labels, asked)
     meter = spec.meter
     most = MOST_STEPS if meter.question.limit is None else MOST_WITH_CEILING
-    if meter.budget.apart == 1 and plan_of(spec.replace(steps=most)).labels <= labels:
+    if meter.budget.apart == 1 and solve.labels(solve.with_steps(meter, most)) <= labels:
         allowed = f"fewer here: they give {most:,} answers or more; meter plan counts on"
         raise invalid("labels", labels, allowed)
     return plan_of(spec, labels)
@@ -372,15 +375,17 @@ _GUESSES = {"steps": {"steps": "1"}, "tolerance": {"tolerance": "0.1"}}
 """What stands in place of a number that has yet to be found."""
 
 
-def _setting(spec: MeterSpec, single: bool) -> Setting:
+def _setting(meter: Meter, single: bool) -> Setting:
     """Return what all meters are compared by; drawn edges are compared with the default ones."""
-    tolerances = tuple(map(float, spec.meter.question.tolerances))
-    bare = spec
-    if not spec.meter.question.numbered:
-        bare = MeterSpec.uniform(tolerance=tolerances[0], steps=spec.steps, delta=spec.delta)
-    if single or not spec.meter.question.numbered:  # as `meter compare` does, after the paper
-        tolerances = tuple(tolerances[0] * (k + 1) for k in range(bare.signals))
-    return Setting(bare.signals, tolerances, bare.delta, spec.ceiling, bare.edges)
+    question = meter.question
+    tolerances, edges = tuple(map(float, question.tolerances)), question.ends[1:-1]
+    if not question.numbered:
+        edges = default_edges(question.tolerances[0])
+    if single or not question.numbered:  # as `meter compare` does, after the paper
+        tolerances = tuple(tolerances[0] * (k + 1) for k in range(len(edges) + 1))
+    limit = None if question.limit is None else float(question.limit)
+    inner = tuple(map(float, edges))
+    return Setting(len(inner) + 1, tolerances, float(meter.delta), limit, inner)
 
 
 MOST_STEPS, MOST_SIGNALS = 10_000, 20

@@ -276,7 +276,7 @@ def _records(
             "step": entry.step,
             "model": entry.model,
             "answer": entry.answer,
-            "question": spec.question,
+            "question": spec.meter.question.text,
             "gap": (told := read_of(spec.meter, entry.answer, _shown(0, entry))).gap,
             "tolerance": told.tolerance,
             "truth": truth and asdict(truth),
