@@ -42,21 +42,22 @@ class Gate:
             InvalidInput: nothing is asked, there is no such band, or bands have no numbers that
                 mean anything.
         """
-        if spec.difference is not None:
+        question = spec.meter.question
+        if question.reads == "n - o":
             needed = 'a condition, such as "n - o > 0 +/- 0.01": a reading of n - o is no gate'
-            raise invalid("gate", spec.question, needed)
-        if spec.verdict:
+            raise invalid("gate", question.text, needed)
+        if question.verdict:
             if self.fail_above is not None:
                 needed = "--most-loss, or nothing: this meter has no bands"
                 raise invalid("fail-above", self.fail_above, needed)
             return
         if self.fail_above is None and self.most_loss is None:
             raise invalid("gate", "nothing", "give --fail-above BAND or --most-loss LOSS")
-        if self.fail_above is not None and spec.drawn is not None:
+        if self.fail_above is not None and not question.numbered:
             needed = "--most-loss: the meter draws the edges, so a band's number says nothing"
             raise invalid("fail-above", self.fail_above, needed)
-        if self.fail_above is not None and self.fail_above > spec.signals:
-            needed = f"the number of a band, at most {spec.signals}"
+        if self.fail_above is not None and self.fail_above > question.rungs:
+            needed = f"the number of a band, at most {question.rungs}"
             raise invalid("fail-above", self.fail_above, needed)
 
     def judge(self, signal: Signal) -> GateVerdict:
@@ -64,8 +65,8 @@ class Gate:
         self.check(signal.spec)
         reasons = []
         if signal.passed is False:
-            asked = signal.spec.condition
-            reasons.append("an alarm" if asked is None else f"{asked} was not passed")
+            asked = signal.spec.meter.question
+            reasons.append("an alarm" if asked.vouches else f"{asked.text} was not passed")
         elif signal.answer == BASELINE:
             line = "other models are compared with it, so it was not measured itself"
             reasons.append(f"{line}: submit the candidate, under another name")
@@ -109,13 +110,13 @@ class GateVerdict:
     @property
     def sentence(self) -> str:
         """Say it to people."""
-        signal = self.signal
+        signal, asked = self.signal, self.signal.spec.meter.question
         told = f"model {signal.model}: step {signal.step} of test set {signal.generation}"
         if self.passed:
             if signal.passed:
-                told += f", {signal.spec.condition or 'ok'}"
-            elif signal.spec.drawn is None:
-                told += f", {band_words(signal)} of {signal.spec.signals}"
+                told += f", {'ok' if asked.vouches else asked.text}"
+            elif asked.numbered:
+                told += f", {band_words(signal)} of {asked.rungs}"
             return f"passed: {told}"
         return f"failed: {told}: {'; '.join(self.reasons)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.signals import (
@@ -13,6 +14,7 @@ from easeml_meter.core.signals import (
     TOO_FAR,
     TOO_FEW,
 )
+from easeml_meter.promise.condition import Condition
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.promise.words import meaning
 
@@ -31,13 +33,14 @@ def sentence(signal: Signal, sure: str) -> str:
     """Say what an answer promises; `sure` is its probability, as the begin of a sentence."""
     if signal.answer in _SILENT:
         return _SILENT[signal.answer]
-    if signal.spec.vouches:
+    question = signal.spec.meter.question
+    if question.vouches:
         return _vouched(signal, sure)
-    if signal.spec.condition is not None:
+    if isinstance(question, Condition):
         old = "" if signal.old is None else f" The old model is that of step {signal.old:,}."
-        clauses = ", and ".join(map(meaning, signal.spec.condition.clauses))
+        clauses = ", and ".join(map(meaning, question.clauses.clauses))
         return f"{sure}: this model {clauses}.{old}"
-    if signal.spec.difference is not None:
+    if question.reads == "n - o":
         return _change(signal, sure)
     return _gap(signal, sure) if signal.true_gap is not None else _beyond(signal, sure)
 
@@ -50,14 +53,14 @@ def _vouched(signal: Signal, sure: str) -> str:
 
 
 def _change(signal: Signal, sure: str) -> str:
-    spec = signal.spec
+    meter = signal.spec.meter
     if signal.answer == TOO_FAR or signal.true_change is None:
         what = "exactly one of the two is right"
-        if spec.on_demand:
+        if meter.sample.orders_labels:
             what = "the two predict different things"
         return (
             f"This model is too far from that of step {signal.old}: on more than "
-            f"{at_least(spec.disagreement or 0.0)} of the rows {what}; nothing else is reported, "
+            f"{at_least(meter.question.most_apart)} of the rows {what}; nothing else is reported, "
             "and nothing is promised."
         )
     least, most = signal.true_change
@@ -69,27 +72,29 @@ def _change(signal: Signal, sure: str) -> str:
 
 def _beyond(signal: Signal, sure: str) -> str:
     """Above the ceiling, or below the floor of a score."""
-    spec, least = signal.spec, signal.true_loss_at_least
-    if signal.answer == BELOW_FLOOR and spec.corpus is not None:
-        word = spec.corpus.word
-        told = f"The {word} on the test set is below the floor ({at_most(spec.floor or 0)})"
+    meter, least = signal.spec.meter, signal.true_loss_at_least
+    limit, score = meter.question.limit or Fraction(0), meter.sample.measured.score
+    if signal.answer == BELOW_FLOOR and score is not None:
+        word = score.word
+        told = f"The {word} on the test set is below the floor ({at_most(1 - limit)})"
         if least is None:
             return f"{told}; nothing else is reported."
         most = at_most(1 - as_written(least))
         return f"{told}. {sure}: this model's true {word} is at most {most}."
-    told = f"The test loss is above the ceiling ({at_least(spec.ceiling or 0.0)})"
+    told = f"The test loss is above the ceiling ({at_least(limit)})"
     if least is None:
         return f"{told}; nothing else is reported."
     return f"{told}. {sure}: this model's true loss is at least {at_least(least)}."
 
 
 def _gap(signal: Signal, sure: str) -> str:
-    question, (lower, upper) = signal.spec.meter.question, signal.true_gap or (0.0, 1.0)
-    if signal.spec.curve:
+    meter, (lower, upper) = signal.spec.meter, signal.true_gap or (0.0, 1.0)
+    question = meter.question
+    if meter.sample.measured.curve:
         return f"{sure}: {_curve(lower, upper, of_worst=question.climbs_only)}"
     gap = "true gap"
-    if signal.spec.window is not None:
-        window = signal.spec.window
+    if meter.renewal.rolls:
+        window = len(meter.renewal.batches(1))
         batches = "1 batch" if window == 1 else f"{window:,} batches"
         gap += f", averaged over its window of {batches},"
     if question.climbs_only or (question.one_sided and lower == 0):
