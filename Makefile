@@ -11,7 +11,7 @@ PYTEST = $(BIN)/pytest -n 2
 # The longest files first (tests/seconds.py), and whole: what a module shares is made once.
 UNIT = $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 # What a contributor runs after every edit: no server, browser, sandbox, cluster or PostgreSQL.
-QUICK = tests/core tests/spec tests/stats tests/tables tests/storage tests/report tests/service \
+QUICK = tests/core tests/spec tests/promise tests/tables tests/storage tests/report tests/service \
 	tests/test_checks.py tests/test_errors.py tests/test_layout.py tests/test_meter.py
 
 # Hundreds of programs are started: where the environment forbids compiled modules to be kept, each of

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from scipy.special import betainc, gammaln
+from tests.promise import sums
 
 from bench import Benchmark
 from easeml_meter.core.questions.comparison import Setting, compare, compare_forms, labels_by_steps
@@ -16,7 +17,6 @@ from easeml_meter.core.questions.planning import plan_of, required_labels, suppo
 from easeml_meter.promise.numbers import tails
 from easeml_meter.server.web.planner import DEFAULTS, answer_to, grid
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
 
 
 def benchmarks() -> list[Benchmark]:
@@ -78,7 +78,7 @@ Found = TypeVar("Found")
 
 def _fresh(ask: Callable[[], Found]) -> Found:
     """Ask a planner that has not been asked before."""
-    for cached in (tails.worst_upper_tail, counting.log_models, plan_of):
+    for cached in (tails.worst_upper_tail, sums.log_models, plan_of):
         cached.cache_clear()
     return ask()
 

@@ -14,13 +14,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.stats.adversary import Adversary, Question
-from tests.stats.test_feedback import meter
+from tests.promise import sums
+from tests.promise.adversary import Adversary, Question
+from tests.promise.sums import log_failure, possible_bands
+from tests.promise.test_consistent import meter
 
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import log_failure
 
 INCREMENTAL: dict[str, Any] = {"protocol": "incremental"}
 
@@ -41,7 +40,7 @@ ALONE: dict[str, tuple[MeterSpec, float]] = {
 def bound_of(spec: MeterSpec, adversary: Adversary) -> float:
     """Return the promise in this world; the planner's own, whose tails are larger, is no less."""
     logs = [math.log(tail) if tail else -math.inf for tail in adversary.tails()]
-    bound = math.exp(counting.log_weighed(spec, logs)) * (1 + 1e-12)
+    bound = math.exp(sums.log_weighed(spec, logs)) * (1 + 1e-12)
     assert bound <= math.exp(log_failure(spec, len(adversary.losses) - 1)) * (1 + 1e-9)
     return bound
 
@@ -164,5 +163,5 @@ def test_teams_that_hand_over(edges: tuple[int, ...], protocol: str) -> None:
 
     best = most((0, 0), (2, 1), (1 << len(adversary.worlds)) - 1)
     tail = adversary.tails()[0]
-    shared = math.exp(counting.log_geometric(possible_bands(spec), spec.steps)) * tail
+    shared = math.exp(sums.log_geometric(possible_bands(spec), spec.steps)) * tail
     assert best / len(adversary.worlds) <= shared * (1 + 1e-12)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.live import live
+from tests.promise.sums import log_failure, log_geometric
 
 from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, WrongPhase
@@ -22,8 +23,6 @@ from easeml_meter.lab.simulation.arena import answer_to
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.judged import Judged
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.planning import log_failure
 
 LABELS, POOL = 120, 2_000
 OWN = np.arange(20) % 2

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.live import live
+from tests.promise.sums import log_failure, log_geometric, log_strata_tail, possible_bands
 from tests.server.helpers import serve
 from tests.server.web.helpers import Visitor, words
 from tests.service.helpers import Clock
@@ -39,9 +40,6 @@ from easeml_meter.scoring.score import LossTotals
 from easeml_meter.scoring.validation import strata_of
 from easeml_meter.service.testsets import checking
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import log_failure, log_strata_tail
 
 NAMES = ("north", "south")
 

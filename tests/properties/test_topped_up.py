@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.promise.sums import log_failure
 from tests.properties.test_noninterference_in_a_folder import Side, perform
 from tests.service.helpers import rows, small_spec, write_predictions
 
@@ -20,7 +21,6 @@ from easeml_meter.promise import ledger
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import log_failure
 
 LATER = 1_000
 """Ids of the rows that join begin here: the validation set has others."""

@@ -20,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.live import live
+from tests.promise import sums
+from tests.promise.sums import log_failure, log_geometric, possible_bands
 
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.planning import required_labels
@@ -34,9 +36,6 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service.submissions.kinds import Command, Function
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import log_failure
 
 ROOT = Path(__file__).parents[1]
 
@@ -625,9 +624,9 @@ def test_a_floor_of_each_class_leaves_three_answers_to_one_model() -> None:
     of_ten = plan_question(metric="macro-f1", classes=10, **asked)
     assert of_ten.size == 35_389
     # With two answers, as F1 is counted: what the notes had, and no proof covers.
-    tail, nats = of_ten.question.log_tail_from, log_geometric(2, 10) - math.log(0.01)
-    assert tail(27_815) + nats == pytest.approx(0, abs=0.001)
-    assert of_ten.question.log_models(10) == pytest.approx(log_geometric(3, 10))
+    nats = log_geometric(2, 10) - math.log(0.01)
+    assert sums.log_tail(of_ten.question, 27_815) + nats == pytest.approx(0, abs=0.001)
+    assert sums.log_count(of_ten.question, 10) == pytest.approx(log_geometric(3, 10))
 
 
 def test_the_best_developer_of_two_steps_stays_within_three_answers() -> None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
+from tests.promise.sums import log_failure
 from tests.service.helpers import Clock, Session, make_session, older_books, small_spec
 from tests.service.sharing import TENANTS, made, tenant_spec
 
@@ -31,7 +32,6 @@ from easeml_meter.report.badges import badge_json
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.handovers import answer_handover, hand_over, list_handovers
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import log_failure
 from easeml_meter.storage.journal import Journal
 
 

@@ -13,10 +13,10 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.promise.sums import possible_bands
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.spec import Band, Gap, MeterSpec, Protocol
-from easeml_meter.stats.feedback import possible_bands
 
 PLAIN: dict[str, Any] = {"signals": 3, "tolerance": 0.05, "steps": 10, "delta": 0.01}
 

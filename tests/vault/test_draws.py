@@ -15,7 +15,7 @@ from tests.storage.examples import ENTRY
 from tests.vault.conftest import Seal
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.stats.feedback import DRAWS
+from easeml_meter.promise.bands import DRAWS
 from easeml_meter.vault.draws import Draws, read_draws
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import SealedTestSet

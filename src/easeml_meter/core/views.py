@@ -36,7 +36,6 @@ from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.feedback import confidence
 
 Range = tuple[float, float]
 
@@ -202,7 +201,7 @@ class Signal(Shown):
     @property
     def confidence(self) -> float:
         """Probability that every promise of this session holds."""
-        return float(confidence(self.spec, self.generation))
+        return float(self.spec.meter.confidence(self.generation))
 
     @property
     def gap(self) -> Range | None:
@@ -242,9 +241,8 @@ class Signal(Shown):
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        sure = (
-            f"With probability at least {confidence(self.spec, self.generation)}, {self.together}"
-        )
+        sure = self.spec.meter.confidence(self.generation)
+        sure = f"With probability at least {sure}, {self.together}"
         return sentence(self, sure)
 
     def to_dict(self) -> dict[str, Any]:

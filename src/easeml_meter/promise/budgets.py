@@ -108,10 +108,14 @@ class Reverts(Plain, frozen=True, kw_only=True):
 
     def runs(self) -> tuple[Run, ...]:
         """The steps that are kept form a tree; an undone one adds what could stand there."""
-        undone = [at - 1 - before for before, at in enumerate(self.reverts)]
-        kept = self.steps - len(undone)
+        kept = self.steps - len(self.reverts)
         tree = (Run(1, 0, kept - 1),) if kept else ()
-        return (*tree, *(Run(1, depth, depth) for depth in undone))
+        return (*tree, *(Run(1, depth, depth) for depth in self.undone))
+
+    @property
+    def undone(self) -> tuple[int, ...]:
+        """After how many kept answers each undone step comes."""
+        return tuple(at - 1 - before for before, at in enumerate(self.reverts))
 
 
 class Memory(Plain, frozen=True, kw_only=True):

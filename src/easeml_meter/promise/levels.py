@@ -36,9 +36,9 @@ def level_of_all(meter: Meter, stage: int = 0) -> Fraction:
     stages = 2 if isinstance(meter.renewal, TopUp) else 1
     delta = meter.delta / (meter.sample.tries * stages)
     if isinstance(meter.shape, Verdict) and not isinstance(meter.budget, Memory):
-        runs = [run for run in runs_of(meter.budget, meter.renewal) if run.stage == stage]
+        runs = [run for run in runs_of(meter.counted, meter.renewal) if run.stage == stage]
         return delta / sum(run.times << run.last for run in runs)
-    counts = log_counts(meter.shape, meter.budget, meter.renewal)
+    counts = log_counts(meter.shape, meter.counted, meter.renewal)
     nats = log_sum([count for at, count in counts.items() if at[0] == stage])
     doubled = math.floor(nats / math.log(2))  # of any size, and rounded up
     count = Fraction(math.exp(nats - doubled * math.log(2)) * (1 + 1e-9)) * Fraction(2) ** doubled

@@ -26,6 +26,7 @@ from easeml_meter.promise.condition import Change, Condition
 from easeml_meter.promise.gap import Gap, Unmerged
 from easeml_meter.promise.keep import Keep
 from easeml_meter.promise.kernel import MOST_DELTA
+from easeml_meter.promise.numbers.rounding import confidence_of
 from easeml_meter.promise.proofs import check_pairs
 from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
 from easeml_meter.promise.samples import Clusters, Judge, OnDemand, Rows, Strata
@@ -99,6 +100,14 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
         """How many bands of the gap there are; None: another question is asked."""
         return self.question.bands if isinstance(self.question, Gap) else None
 
+    @property
+    def counted(self) -> Budget:
+        """Its budget as it is counted: who waits for labels keeps other teams waiting, so no team
+        is alone where labels come on demand."""
+        if isinstance(self.budget, Teams) and isinstance(self.sample, OnDemand):
+            return msgspec.structs.replace(self.budget, handover=True)
+        return self.budget
+
     @cached_property
     def shape(self) -> Shape:
         """What is counted of its question, with what a model can fail to be measured by."""
@@ -121,6 +130,16 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
             return f"{self.sample.unit} a batch"
         fresh = isinstance(self.renewal, EveryStep) and isinstance(self.sample, OnDemand)
         return f"{self.sample.unit} a step" if fresh else self.sample.unit
+
+    def confidence(self, number: int = 1) -> str:
+        """Return the probability that a test set keeps its promise, rounded down and never 1.
+
+        Of a rolling test set: that all windows do up to the last one that shares its delta with the
+        one of this number. Every delta is for the first promise that is broken, so they add up.
+        """
+        steps = self.budget.steps if self.renewal.rolls else number
+        deltas = -(-number // steps) if isinstance(steps, int) else 1
+        return confidence_of(min(Fraction(1), deltas * self.delta))
 
     def answers(self, number: int = 1) -> int | None:
         """Return how many answers a test set gives, of all teams together; None: no end."""

@@ -300,7 +300,7 @@ class Judge(Rows, frozen=True, kw_only=True):
     judge_error: Annotated[
         Exact, Setting("refuse a judge that errs on a larger share of the labels", above=0, below=1)
     ]
-    pool: Annotated[int, Setting("inputs with the judge's word alone", least=1, most=10**9)]
+    pool: Annotated[int, Setting("inputs with the judge's word alone", least=1, most=_MOST_LABELS)]
     word: ClassVar[str] = "a judge"
     estimated: ClassVar[bool] = True
     counts_rows: ClassVar[bool] = False

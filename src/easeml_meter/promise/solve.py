@@ -29,7 +29,7 @@ from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.plain import log_kl, log_sum
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
-from easeml_meter.promise.samples import Clusters, Rows
+from easeml_meter.promise.samples import Clusters, OnDemand, Rows
 from easeml_meter.promise.shapes import Climb, Shape, log_of
 from easeml_meter.promise.teams import Teams
 
@@ -62,16 +62,16 @@ def terms(meter: Meter, possible: int | None = None) -> Sequence[Term]:
 def counted(meter: Meter, shape: Shape, claims: Sequence[tuple[Any, ...]]) -> Sequence[Term]:
     """Return a term for each stage and claim: heights that promise the same have one."""
     found: dict[tuple[int, int], list[float]] = {}
-    for (stage, top), count in proofs.log_counts(shape, meter.budget, meter.renewal).items():
+    for (stage, top), count in proofs.log_counts(shape, meter.counted, meter.renewal).items():
         found.setdefault((stage, min(top, len(claims) - 1)), []).append(count)
     return [Term(stage, log_sum(counts), claims[claim]) for (stage, claim), counts in found.items()]
 
 
-def log_count(meter: Meter, terms: Terms = terms) -> float:
-    """Return ln of how many events share delta, in the stage that a plan is made of."""
+def log_count(meter: Meter, stage: int = 0, terms: Terms = terms) -> float:
+    """Return ln of how many events share delta; 0: levels share it, whatever the size is."""
     if meter.question.form == "level" and not _planned_by_tail(meter):
         return 0.0
-    return log_sum([term.log_count for term in terms(meter, None) if term.stage == 0])
+    return log_sum([term.log_count for term in terms(meter, None) if term.stage == stage])
 
 
 def _planned_by_tail(meter: Meter) -> bool:
@@ -94,7 +94,7 @@ def log_failure(
         return log_of(meter.delta) - 1e-9 if size >= least_labels(meter) else 0.0
     if isinstance(meter.renewal, Window):
         size *= meter.renewal.window
-    if isinstance(meter.renewal, EveryStep):
+    if _shares_size(meter):
         size //= _steps_of(meter)
     logs: list[float] = []
     top = -math.inf
@@ -126,6 +126,11 @@ def _steps_of(meter: Meter) -> int:
     return steps if isinstance(steps, int) else 1
 
 
+def _shares_size(meter: Meter) -> bool:
+    """Whether a size is that of all steps together, each with rows of its own."""
+    return isinstance(meter.renewal, EveryStep) and not isinstance(meter.sample, OnDemand)
+
+
 def _log_delta(meter: Meter) -> float:
     """Return ln of what one try at sealing may use; half of it where labels will join."""
     stages = 2 if isinstance(meter.renewal, TopUp) else 1
@@ -145,7 +150,7 @@ def labels(meter: Meter, stage: int = 0, terms: Terms = terms) -> int:
     highest = proofs.enough(each[0].clauses, meter.sample, meter.renewal, nats)
     if isinstance(meter.renewal, Window):
         highest = -(-highest // meter.renewal.window)
-    if isinstance(meter.renewal, EveryStep):
+    if _shares_size(meter):
         highest *= _steps_of(meter)
     if highest > MOST_LABELS:
         raise invalid("tolerance", _tolerance(meter), "too small: over 10^15 labels needed")
@@ -176,6 +181,8 @@ def check_work(meter: Meter, size: int, times: int = 1) -> None:
     repeated for other edges.
     """
     claims = meter.asked.claims(meter.sample.measured)
+    if _shares_size(meter):
+        size //= _steps_of(meter)
     if times * proofs.work(claims, meter.sample, meter.renewal, size) > _MOST_WORK:
         allowed = "too much to plan at once: ask fewer, or take one tolerance, or a larger one"
         raise invalid("question", _asked(meter), allowed)
@@ -230,7 +237,7 @@ def with_steps(meter: Meter, count: int) -> Meter:
 
 def _walked(meter: Meter, shape: Climb, size: int) -> int:
     """Return the most answers of a shape that is counted step by step."""
-    undone = [run.first for run in meter.budget.runs() if run.first]  # type: ignore[union-attr]
+    undone = meter.budget.undone if isinstance(meter.budget, Reverts) else ()
     claims = meter.asked.claims(meter.sample.measured)
     tails: dict[int, float] = {}
     for at, clauses in enumerate(claims):

@@ -24,7 +24,6 @@ from easeml_meter.promise.numbers.rounding import (
 )
 from easeml_meter.promise.words import statistic, words_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.feedback import confidence
 
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
@@ -213,7 +212,7 @@ def score_words(
 
 def sure_words(spec: MeterSpec, number: int = 1) -> str:
     """Return the probability that all promises of a test set hold, in percent."""
-    return f"{(100 * Decimal(confidence(spec, number))).normalize():f} % sure"
+    return f"{(100 * Decimal(spec.meter.confidence(number))).normalize():f} % sure"
 
 
 def told_gap_words(signal: Signal) -> str:

@@ -70,7 +70,7 @@ def _budget(spec: MeterSpec) -> Budget:
         closing = Closing(alarms=spec.alarms or _THREE, steps=steps)
     elif spec.passes is not None:
         closing = Closing(passes=spec.passes + 1, steps=steps)
-    if spec.tenants:
+    if len(spec.tenants) > 1:
         return Teams(teams=spec.tenants, handover=spec.handover, each=closing)
     if spec.protocol is Protocol.INDEPENDENT:
         return Memory(steps=steps, memory=0)

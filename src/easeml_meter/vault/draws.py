@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from easeml_meter.core.model import Entry
+from easeml_meter.promise.bands import DRAWS
 from easeml_meter.promise.numbers.rounding import as_written
-from easeml_meter.stats.feedback import DRAWS
 
 BYTES = 32
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.promise import sums
 
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.assumptions import gap_assumptions
@@ -63,7 +64,7 @@ def test_no_law_is_misread_more_often(seed: int) -> None:
     differs = rng.binomial(errs, apart[1])
     correction = ((errs - differs) - differs) / labels
     broken = (np.abs(first + correction - loss) > tolerance) & (errs <= labels * error)
-    bound = math.exp(Judge(Bands(tolerance), error, pool).log_tail(labels))
+    bound = math.exp(sums.log_tail(Judge(Bands(tolerance), error, pool), labels))
     assert broken.mean() <= bound
 
 
@@ -104,9 +105,6 @@ def test_a_judge_is_planned_as_its_meter_is(tolerance: float, size: int) -> None
     asked, budget = Judge(Bands(tolerance), 0.2, 10**12), Budget(100, 0.01)
     meter = GapQuestion(asked.bands.spec().replace(judge_error=0.2, pool=10**12, steps=100))
     assert required_size(asked, budget).size == size == required_size(meter, budget).size
-    for rows in (10**3, 10**6, 4 * 10**6, 4 * 10**6 + 1, 10**9):
-        assert asked.work(rows) == meter.work(rows)
-    assert asked.work(10**7) < asked.work(10**6)
 
 
 def test_a_tolerance_that_takes_long_to_find_is_refused_at_once() -> None:

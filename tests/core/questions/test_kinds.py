@@ -25,10 +25,12 @@ from easeml_meter.spec import MeterSpec
 COIN = '''
 """Whether a coin shows heads: a question that nobody else knows of."""
 
-import math
 from dataclasses import dataclass
 
 from easeml_meter.core.questions.question import Option, Question
+from easeml_meter.promise.budgets import Steps
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.meter import Meter
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,8 @@ class Coin(Question):
     def of_meter(cls, spec):
         return cls(0.1) if spec.steps == 77 else None
 
-    def log_models(self, steps):
-        return math.log(steps)
-
-    def log_tail(self, size):
-        return math.log(2) - 2 * size * self.bias**2
-
-    def enough(self, nats):
-        return math.ceil((nats + math.log(2)) / (2 * self.bias**2)) + 1
+    def composed(self, steps, delta):
+        return Meter(question=Gap(tolerance=self.bias), budget=Steps(steps=steps), delta=delta)
 
 '''
 
@@ -111,10 +107,10 @@ def coin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("coin")
 def test_a_module_is_all_that_the_planner_needs() -> None:
     plan = asking.plan_question(coin=0.1, steps=10, delta=0.01)
-    assert (plan.size, plan.unit) == (381, "labels")
+    assert (plan.size, plan.unit) == (498, "labels")
     assert "each coin is as fair" in plan.promise
     assert "coins are tossed" in plan.assumptions
-    assert asking.plan_question(coin=0.1, tosses=381, delta=0.01).budget.steps == 10
+    assert asking.plan_question(coin=0.1, tosses=498, delta=0.01).budget.steps == 10
     with pytest.raises(InvalidInput, match="submissions: 3 given, only with rolling"):
         asking.plan_question(coin=0.1, steps=10, submissions=3)
     assert "coin" in [each.name for each in asking.options()]
@@ -122,7 +118,7 @@ def test_a_module_is_all_that_the_planner_needs() -> None:
 
 @pytest.mark.usefixtures("coin")
 def test_two_kinds_may_share_an_option() -> None:
-    assert asking.plan_question(coin=0.1, steps=10, delta=0.01, window=3).size == 381
+    assert asking.plan_question(coin=0.1, steps=10, delta=0.01, window=3).size == 498
     assert asking.plan_question(rolling=True, window=3, tolerance=0.1, steps=10).size > 1
     with pytest.raises(InvalidInput, match="window: 3 given, only with coin or rolling"):
         asking.plan_question(metric="f1", tolerance=0.1, steps=10, window=3)

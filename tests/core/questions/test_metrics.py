@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import pytest
+from tests.promise import sums
 
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.metrics import KINDS, Metric
@@ -57,7 +58,7 @@ def test_every_metric_is_planned_at_any_tolerance(name: str, tolerance: float) -
         asked = metric(name, tolerance, **options)
         plan = required_size(asked, Budget(10, 0.05))
         assert plan.failure_probability <= 0.05
-        assert asked.log_failure(10, plan.size - 1, onwards=True) > math.log(0.05)
+        assert sums.log_failed(asked, 10, plan.size - 1) > math.log(0.05)
         assert most_steps(asked, plan.size, Budget(1, 0.05)).budget.steps >= 10
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.promise import sums
 
 from easeml_meter.conditions import Comparison
 from easeml_meter.core.questions.kinds import question_of
@@ -152,7 +153,7 @@ def test_models_that_may_be_just_as_good_can_be_planned() -> None:
     """The search comes to two models that never differ; it divided by how often they do."""
     spec = spec_of(0.3, 2, question="n - o > 0 +/- 0.15", delta=0.2)
     size = plan_of(spec).labels
-    assert 2 * math.exp(question_of(spec).log_tail(size)) <= 0.2
+    assert 2 * math.exp(sums.log_tail(question_of(spec), size)) <= 0.2
 
 
 def _ways(size: int, *counts: int) -> float:

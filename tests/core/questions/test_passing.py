@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.promise import sums
 from tests.service.helpers import condition_spec
 
 from easeml_meter.conditions import Comparison
@@ -19,10 +20,10 @@ from easeml_meter.core.signals import FAIL, PASS, answer_named, name_of
 from easeml_meter.core.views import Read, read_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.promise import ledger
-from easeml_meter.promise.numbers import passing
+from easeml_meter.promise.numbers import differences, passing
 from easeml_meter.promise.questions import Shown, measured_of
+from easeml_meter.promise.solve import smallest
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import smallest
 
 GOLDEN = {
     row["name"]: row
@@ -45,7 +46,7 @@ def test_a_level_needs_the_golden_number_of_labels(
     assert sharp is not None
     assert required_size(question, Budget(steps, delta)).size == int(sharp[1].replace(",", ""))
     every = math.log(2**steps - 1) - math.log(delta)
-    size = smallest(lambda n: every + question.log_tail_from(n), question.enough(every))
+    size = smallest(lambda n: every + sums.log_tail(question, n), sums.enough(question, every))
     assert size == GOLDEN[name]["n"]
 
 
@@ -62,7 +63,7 @@ def test_few_passes_need_fewer_labels(text: str, passes: int, before: int) -> No
 def test_below_is_the_mirror_image_of_above() -> None:
     below, above = PassFail.parse("n < 0.3 +/- 0.02"), PassFail.parse("n > 0.7 +/- 0.02")
     for size in (100, 101, 5000):
-        tails = [each.log_tail_from(size) for each in (below, above)]
+        tails = [sums.log_tail(each, size) for each in (below, above)]
         assert tails[0] == tails[1]
 
 
@@ -97,7 +98,9 @@ def test_a_disagreement_counts_rows_on_which_exactly_one_is_right() -> None:
 def test_the_count_of_passes_is_checked() -> None:
     with pytest.raises(InvalidInput, match="passes"):
         PassFail.parse("n > 0.8 +/- 0.01", passes=-1)
-    assert PassFail.parse("n > 0.8 +/- 0.01", passes=3).log_models(32) == passing.log_models(32, 3)
+    assert sums.log_count(PassFail.parse("n > 0.8 +/- 0.01", passes=3), 32) == passing.log_models(
+        32, 3
+    )
 
 
 CHANGES = [
@@ -116,9 +119,10 @@ def test_a_difference_needs_the_golden_number_of_labels(
     allowed = math.log(delta) - math.log(2**steps - 1)
     # The tail is largest just before one more row is needed, at 33, 66 and 99 of a hundred.
     sizes = [n for n in range(golden - 700, golden + 700) if n % 100 in (33, 66, 99)]
-    last = max(n for n in sizes if CHANGE.log_tail(n) > allowed)
+    clause = Fraction(2, 100), Fraction(1, 100), Fraction(1, 10)
+    last = max(n for n in sizes if differences.log_pass_tail(n, *clause) > allowed)
     assert last + 1 == pytest.approx(golden, rel=0.005)
-    planned = smallest(lambda n: CHANGE.log_tail_from(n) - allowed, CHANGE.enough(-allowed))
+    planned = smallest(lambda n: sums.log_tail(CHANGE, n) - allowed, sums.enough(CHANGE, -allowed))
     assert last < planned <= 1.005 * last
 
 
@@ -166,8 +170,8 @@ def test_a_clause_about_disagreement_limits_the_difference() -> None:
     """Whatever passes "d < 0.11 +/- 0.01" differs on less than 0.1 of the rows."""
     both = PassFail.parse("n - o > 0.02 +/- 0.01 /\\ d < 0.11 +/- 0.01")
     assert both.most == CHANGE.most
-    alone = CHANGE.log_tail(20_000)
-    assert both.log_tail(20_000) == max(alone, PassFail(both.clauses[1:]).log_tail(20_000))
+    alone, limit = (sums.log_tail(each, 20_000) for each in (CHANGE, PassFail(both.clauses[1:])))
+    assert sums.log_tail(both, 20_000) == max(alone, limit)
 
 
 def test_differences_are_checked() -> None:
@@ -191,7 +195,7 @@ def test_better_means_better() -> None:
     assert "every model that passes is truly more accurate than the old one." in promise
     low = PassFail.parse("n - o < 0.02 +/- 0.01", disagreement=0.1)
     high = PassFail.parse("n - o > -0.02 +/- 0.01", disagreement=0.1)
-    assert low.log_tail(5_000) == high.log_tail(5_000)
+    assert sums.log_tail(low, 5_000) == sums.log_tail(high, 5_000)
 
 
 def answered(spec: MeterSpec, wrong: Fraction, beside: Comparison | None = None) -> str:
@@ -258,6 +262,15 @@ def test_teams_apart_have_answers_of_their_own_and_nothing_to_hand_over() -> Non
     assert not ledger.may(meter, ledger.fold(meter, ["fail", "pass"], team=2))
     with pytest.raises(InvalidInput, match="use up delta"):
         ledger.check_handover(meter, (1, 2))
+
+
+def test_teams_are_counted_apart() -> None:
+    """Two trees of two answers, where one of four needs more labels."""
+    apart = plan_of(condition_spec(steps=4, tenants=(2, 2)))
+    shared = plan_of(condition_spec(steps=4, tenants=(2, 2), handover=True))
+    assert apart.labels < shared.labels
+    assert apart.log_models == pytest.approx(math.log(2 * 2))
+    assert shared.log_models == pytest.approx(math.log(2**3))
 
 
 def test_an_answer_of_another_question_is_no_answer() -> None:

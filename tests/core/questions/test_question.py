@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import pytest
 
+from easeml_meter.core.questions.planning import Budget, plan_of, required_size
 from easeml_meter.core.questions.question import Question
+from easeml_meter.promise.meter import Meter
+from easeml_meter.spec import MeterSpec
+
+SPEC = MeterSpec.uniform(tolerance=0.1)
 
 
 @dataclass(frozen=True)
@@ -19,19 +23,12 @@ class Coin(Question):
     promised = "heads is heads."
     assumptions = ()
 
-    def log_models(self, steps: int) -> float:
-        return steps * math.log(2)
-
-    def log_tail(self, size: int) -> float:
-        return -float(size)
-
-    def enough(self, nats: float) -> int:
-        return math.ceil(nats)
+    def composed(self, steps: int, delta: float) -> Meter:
+        return MeterSpec.uniform(tolerance=0.1, steps=steps, delta=delta).meter
 
 
-def test_a_failure_is_models_times_tail() -> None:
-    assert Coin().log_failure(3, 5) == pytest.approx(3 * math.log(2) - 5)
-    assert Coin().log_failure(3, 5, onwards=True) == Coin().log_failure(3, 5)
+def test_a_question_is_planned_as_the_meter_that_asks_it() -> None:
+    assert required_size(Coin(), Budget(10, 0.1)).size == plan_of(SPEC).labels
     assert Coin().unit == "labels"
 
 

@@ -8,6 +8,7 @@ import math
 from fractions import Fraction
 
 import pytest
+from tests.promise import sums
 from tests.service.helpers import condition_spec
 
 from easeml_meter.conditions import Comparison, Difference
@@ -24,7 +25,7 @@ from easeml_meter.promise.questions import Shown, measured_of
 def test_the_golden_sizes(disagreement: float, size: int) -> None:
     """Two bands can be told of a model, or "too far"; known to half a percent."""
     reading = DifferenceReading(Difference.parse("n - o at -0.02, 0, 0.02 +/- 0.01", disagreement))
-    assert reading.consistent == 3
+    assert sums.log_count(reading, 2) == pytest.approx(math.log(1 + 3))
     found = required_size(reading, Budget(10, 0.01)).size
     assert size <= found <= 1.005 * size
 
@@ -100,9 +101,9 @@ def test_no_choice_of_models_beats_the_count(steps: int) -> None:
 
     tail = max(wrong.bit_count() for wrong, _ in asked)
     found = broken((1 << len(data)) - 1, steps)
-    bound = tail * math.exp(DifferenceReading(difference).log_models(steps)) * (1 + 1e-12)
+    bound = tail * math.exp(sums.log_count(DifferenceReading(difference), steps)) * (1 + 1e-12)
     assert tail * (steps > 1) < found <= bound
-    assert tail / len(data) <= math.exp(DifferenceReading(difference).log_tail(labels))
+    assert tail / len(data) <= math.exp(sums.log_tail(DifferenceReading(difference), labels))
 
 
 SPEC = condition_spec(question="n - o at -0.1, 0, 0.1 +/- 0.05", disagreement=0.5)

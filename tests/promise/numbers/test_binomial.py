@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from mpmath import mp
-from tests.stats import oracle
+from tests.promise import oracle
 
 from easeml_meter.promise.numbers.binomial import tail_and_ratio
 

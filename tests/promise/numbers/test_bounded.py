@@ -12,18 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 from scipy.stats import binom
+from tests.promise.sums import log_models
 
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.promise.numbers import bounded
 from easeml_meter.promise.numbers.bounded import (
     SEARCH_MARGIN,
     log_convex,
-    log_kl,
 )
 from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.plain import log_kl, log_sum
 from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.promise.solve import smallest
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import log_failure, smallest
 
 GRADES = 4
 
@@ -163,7 +164,7 @@ def test_labels_for_any_loss(
 
     def by_kl(labels: int) -> float:
         tail = log_tail(Bound.KL, labels, 0.01)
-        return log_failure(spec, labels, tail=lambda *_, **__: tail) - math.log(0.01)
+        return log_sum(log_models(spec)) + tail - math.log(0.01)
 
     assert smallest(by_kl, 10**6) == kl
     assert required_labels(spec).labels == with_margin

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import binom, multinomial
+from tests.promise.sums import log_geometric
 
 from easeml_meter.promise.numbers import differences, passing
-from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.planning import smallest
+from easeml_meter.promise.solve import smallest
 
 GOLDEN = {
     row["name"]: row["n"]

@@ -16,14 +16,13 @@ from easeml_meter.core.questions.planning import Budget, Plan, required_labels
 from easeml_meter.core.views import Signal
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.feedback import confidence
 
 NUMBER = r"\d+(?:\.\d+)?(?:e-\d+)?"
 shares = st.floats(0, 1) | st.decimals(0, 1, places=4).map(float)
 deltas = (
-    st.floats(1e-299, 1, exclude_max=True)
+    st.floats(1e-12, 1, exclude_max=True)
     | st.floats(1e-12, 1e-5)
-    | st.integers(1, 290).map(lambda k: 10.0**-k)
+    | st.integers(1, 12).map(lambda k: 10.0**-k)
 )
 
 
@@ -44,7 +43,7 @@ def test_edges_are_rounded_away_from_what_lies_between(value: float) -> None:
 def test_a_probability_is_rounded_down(delta: float) -> None:
     spec = spec_of(delta=delta)
     exact = 1 - as_written(delta)
-    printed = Fraction(confidence(spec))
+    printed = Fraction(spec.meter.confidence())
     assert 0 <= printed <= exact
     assert printed < 1
     assert exact - printed <= (1 - exact) / 10**5 + Fraction(1, 10**12)
@@ -58,12 +57,12 @@ def test_a_probability_is_rounded_down(delta: float) -> None:
         (0.03333334, "0.9666666"),
         (1e-7, "0.9999999"),
         (1.23e-5, "0.9999877"),
-        (1e-300, "0.999999999999"),
+        (1e-12, "0.999999999999"),
     ],
 )
 def test_probabilities_as_printed(delta: float, printed: str) -> None:
     spec = spec_of(delta=delta)
-    assert confidence(spec) == printed
+    assert spec.meter.confidence() == printed
     plan = Plan(GapQuestion(spec), Budget.of_meter(spec), 100, delta, spec)
     assert plan.promise.startswith(f"With probability at least {printed}, in all 2 steps")
 

@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.stats import binom, norm
-from tests.stats import oracle
+from tests.promise import oracle, sums
+from tests.promise.sums import log_geometric
 
 from easeml_meter.promise.numbers import scores
+from easeml_meter.promise.samples import Strata
+from easeml_meter.promise.solve import smallest
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import planning
-from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.planning import smallest
 
 GOLDEN = {
     row["name"]: row
@@ -216,7 +216,9 @@ def test_a_stratum_with_next_to_no_rows_has_a_tail() -> None:
         **strata,  # type: ignore[arg-type]
         sizes=(1, 10**9),
     )
-    tails = [planning.log_strata_tail(spec, labels, 0.2) for labels in (1, 10**3, 10**9 + 1)]
+    sample = spec.meter.sample
+    assert isinstance(sample, Strata)
+    tails = [sums.log_strata_tail(spec, labels, 0.2) for labels in (1, 10**3, 10**9 + 1)]
     assert tails == sorted(tails, reverse=True)
-    hoeffding = math.log(2) - 2 * 0.2**2 / (planning.strata_cost(spec) / (10**9 + 1))
+    hoeffding = math.log(2) - 2 * 0.2**2 / (sample.cost / (10**9 + 1))
     assert tails[-1] <= hoeffding * (1 - 1e-6)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
-from tests.stats import oracle
-from tests.stats.oracle import Floats
+from tests.promise import oracle
+from tests.promise.oracle import Floats
 
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.tails import (

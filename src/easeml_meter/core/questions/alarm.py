@@ -13,11 +13,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.core.questions.question import Question
-from easeml_meter.errors import invalid
-from easeml_meter.promise import ledger, words
-from easeml_meter.promise.alarm import chance_of_ok, labels_for
+from easeml_meter.promise import ledger, solve, words
+from easeml_meter.promise.alarm import chance_of_ok
 from easeml_meter.promise.assumptions import assumptions_of
 from easeml_meter.promise.ledger import Snapshot
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written, confidence_of
 from easeml_meter.promise.questions import Shown
 from easeml_meter.promise.schema import exact
@@ -87,13 +87,9 @@ class AlarmQuestion(Question):
         """Those of every question, and what this one adds."""
         return assumptions_of(self.spec.meter)
 
-    def log_models(self, steps: int) -> float:
-        """Count nothing: levels of the answers share delta, whatever the size is."""
-        return 0.0
-
-    def log_tail(self, size: int) -> float:
-        """Return delta where a model without an error would be ok, else 1."""
-        return math.log(self.spec.delta) - 1e-9 if size >= self.least else 0.0
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return the meter, with these answers and this delta."""
+        return self.spec.replace(steps=steps, delta=delta).meter
 
     @property
     def promised_points(self) -> float | None:
@@ -162,37 +158,6 @@ class AlarmQuestion(Question):
         }
 
     @property
-    def least(self) -> int:
-        """The fewest labels of which 0 errors would be ok at the first answer."""
-        spec = self.spec
-        level = ledger.level(spec.meter, _at())
-        claim = float(exact(spec.expects or USUAL_LOSS)) + (spec.g or 0.0)
-        if spec.g is not None:
-            return math.ceil(math.log(float(level)) / math.log1p(-min(claim, 0.99)))
-        size = 1
-        while ledger.margin(spec.meter, _at(), Shown(size)) is None:
-            size += 1
-        return size
-
-    def enough(self, nats: float) -> int:
-        """Return the labels there are, or those for which g is large enough."""
-        return self.planned
-
-    @property
     def planned(self) -> int:
         """The labels that a labeler is asked for."""
-        spec = self.spec
-        if spec.labels is not None:
-            if spec.labels < self.least:
-                raise invalid("labels", spec.labels, f"too few for an alarm: {self.least} needed")
-            return spec.labels
-        level = ledger.level(spec.meter, _at())
-        expects = exact(spec.expects or USUAL_LOSS)
-        found = labels_for(as_written(spec.g or 1.0), level, 0, expects)
-        if found is None:
-            raise invalid("g", spec.g, "too small: the noise of the validation set exceeds it")
-        return found
-
-    def rounded_up(self, size: int) -> int:
-        """Ask for the labels there are: fewer would be counted, and promise less."""
-        return max(size, self.planned)
+        return solve.labels(self.spec.meter)

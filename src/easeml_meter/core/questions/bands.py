@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Self, cast
+
+import msgspec
 
 from easeml_meter.checks import finite, listed
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 from easeml_meter.promise.assumptions import BLIND_VALIDATION, DRAWN_EDGES
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec, default_edges
-from easeml_meter.stats.feedback import expected_edges, possible_bands
 
 TOO_FEW = "too few predicted positives"
 """What is said of a model that predicts fewer positives than its precision is counted of."""
@@ -41,13 +43,9 @@ class Bands:
     """The inner edges; None: equal bands."""
     drawn: float | None = None
     """The distance of edges that are drawn for every answer; None: fixed edges."""
-    supposed: int | None = None
-    """How many bands of one model are taken to be possible, while the smallest tolerance is
-    searched; None: as many as are."""
 
     def __post_init__(self) -> None:
-        if self.supposed is None:  # a search changes nothing that was not checked before
-            self.spec()
+        self.spec()
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Self:
@@ -79,25 +77,21 @@ class Bands:
             drawn=self.drawn,
         )
 
-    @property
-    def consistent(self) -> Fraction:
-        """How many bands can be told of one model while no promise is broken, on average."""
-        drawn = Fraction(0) if self.drawn is None else expected_edges(self.spec())
-        return self.possible + drawn
-
-    @property
-    def possible(self) -> int:
-        """How many bands can be told of one model while no promise is broken."""
-        return possible_bands(self.spec()) if self.supposed is None else self.supposed
+    def gap(self, floor: float | None = None) -> Gap:
+        """Return the question that is asked in these bands."""
+        gap = self.spec().meter.question
+        if not isinstance(gap, Gap):
+            raise AssertionError("bands are of a gap")
+        return gap if floor is None else msgspec.structs.replace(gap, floor=exact(floor))
 
     @property
     def tolerances(self) -> tuple[float, ...]:
         """That of each band, as a meter has them."""
         return self.spec().tolerances
 
-    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
+    def with_tolerances(self, tolerances: Sequence[float]) -> Self:
         """Return the same bands with another tolerance, which is one for all."""
-        return replace(self, tolerance=tolerances[0], supposed=possible)
+        return replace(self, tolerance=tolerances[0])
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -128,13 +122,8 @@ class InBands(Question):
         """The same for each of them."""
         return self.bands.tolerances
 
-    @property
-    def possible_bands(self) -> int:
-        """How many bands can be told of one model while no promise is broken."""
-        return self.bands.possible
-
-    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
-        """Return the question with another tolerance, and as if so many bands were possible."""
-        bands = self.bands.with_tolerances(tolerances, possible)
+    def with_tolerances(self, tolerances: Sequence[float]) -> Self:
+        """Return the question with another tolerance."""
+        bands = self.bands.with_tolerances(tolerances)
         # Each kind is a dataclass, with its fields in an order of its own.
         return cast(Self, replace(cast(Any, self), bands=bands))

@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.core.questions.question import Question
-from easeml_meter.errors import invalid
-from easeml_meter.promise import words
-from easeml_meter.promise.numbers import judges
-from easeml_meter.promise.numbers.plain import log_sum
+from easeml_meter.promise import compare, solve, words
 from easeml_meter.promise.numbers.rounding import as_written, at_most
-from easeml_meter.promise.numbers.tails import log_tail, log_tail_from
-from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
-from easeml_meter.spec.strata import strata_step, whole_strata
-from easeml_meter.stats import counting, planning
-from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.spec import Count, Gap, MeterSpec
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
+    from easeml_meter.promise.meter import Meter
 
 _FEW = 12
 """Bands whose edges are listed; of more, only the number is said."""
@@ -32,10 +26,6 @@ class GapQuestion(Question):
     """The bands, tolerances and rules of a meter; its delta plays no part here."""
 
     spec: MeterSpec
-    possible: int | None = None
-    """How many bands of one model are taken to be possible; None: as many as are."""
-    supposed: tuple[float, ...] | None = None
-    """Tolerances in place of the meter's own, while the smallest ones are searched."""
 
     usual = True
 
@@ -65,19 +55,20 @@ class GapQuestion(Question):
     def tolerances(self) -> tuple[float, ...]:
         return self.spec.tolerances
 
+    def with_tolerances(self, tolerances: Sequence[float]) -> Self:
+        """Return the question of the same meter with other tolerances."""
+        return type(self)(self.spec.with_tolerances(tolerances))
+
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return the meter, with these answers and this delta."""
+        return self.spec.replace(steps=steps, delta=delta).meter
+
     @property
-    def possible_bands(self) -> int:
-        return possible_bands(self.spec)
-
-    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
-        """Return the question of the same meter with other tolerances.
-
-        With `possible` bands, it is only counted with them: a meter is checked when it is made, and
-        a search makes many. How many drawn edges a tolerance reaches depends on it, though.
-        """
-        if possible is None or self.spec.drawn is not None:
-            return type(self)(self.spec.with_tolerances(tolerances))
-        return replace(self, possible=possible, supposed=tuple(tolerances))
+    def terms(self) -> solve.Terms:
+        """What is counted: consistent histories, all of them, or as the paper has it."""
+        if self.spec.published:
+            return compare.as_published
+        return compare.all_answers if self.spec.count is Count.ALL else solve.terms
 
     @property
     def counting(self) -> str:
@@ -176,91 +167,6 @@ class GapQuestion(Question):
         if steps == self.spec.steps:
             return self
         return replace(self, spec=self.spec.replace(steps=steps))
-
-    @property
-    def fewest_steps(self) -> int:
-        """The steps that are reverted are among them."""
-        return max([1, *self.spec.reverts])
-
-    def log_models(self, steps: int) -> float:
-        return log_sum(counting.log_models(self.spec, steps, self.possible))
-
-    def log_tail(self, size: int) -> float:
-        return planning.log_tails(self.spec, size)[0]
-
-    def log_tail_from(self, size: int) -> float:
-        return planning.log_tails(self.spec, size, log_tail_from)[0]
-
-    def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
-        """Sum over the tolerances that an answer can still promise."""
-        tail = log_tail_from if onwards else log_tail
-        each = size // self._test_sets(steps)
-        return planning.log_failure(
-            self.spec,
-            each,
-            steps=steps,
-            possible=self.possible,
-            tolerances=self.supposed,
-            tail=tail,
-        )
-
-    def enough(self, nats: float) -> int:
-        """Hoeffding's bound at the smallest tolerance, for all that is counted, is never below."""
-        spec = self.spec
-        # The bound is raised by its rounding error, so the search begins a little above it.
-        needed = (nats + math.log(2)) * (1 + 1e-11) + 1e-11
-        highest = math.ceil(needed / (2 * self.tolerance**2)) + 1
-        if spec.corpus is not None:
-            return planning.enough(spec, needed)
-        if spec.stratified:
-            return whole_strata(spec, math.ceil(highest * planning.strata_cost(spec)) + 1)
-        if spec.judge_error is not None and spec.pool is not None:
-            # As `judge` begins: its tail is jagged, and both are to find one size.
-            return judges.enough(self.tolerance, spec.judge_error, spec.pool, nats)
-        return highest * self._test_sets(spec.steps)
-
-    def work(self, size: int) -> float:
-        """Return what the tails cost: those of a judge are dear, each searched for its worst."""
-        if not self.spec.judged:
-            return super().work(size)
-        running_max = self.spec.protocol is Protocol.INCREMENTAL
-        return judges.work(size, len(set(self.spec.tolerances)) if running_max else 1)
-
-    def supported_steps(self, size: int, nats: float) -> int:
-        """Return the most steps; those of meters that are counted step by step one by one."""
-        spec, found = self.spec, 0
-        if counting.has_closed_form(spec):
-            return super().supported_steps(size, nats)
-        tails = planning.log_tails(spec, size, log_tail_from)
-        for steps, failure in counting.walk(spec, tails):
-            if steps >= self.fewest_steps:
-                if failure + nats > 0:
-                    break
-                found = steps
-        return found
-
-    def rounded_up(self, size: int) -> int:
-        spec = self.spec
-        return whole_strata(spec, size) if spec.stratified and not spec.sizes else size
-
-    def rounded_down(self, size: int) -> int:
-        """Return a size of whole strata; a meter that gives their sizes has no other one."""
-        spec = self.spec
-        if spec.sizes:
-            return sum(spec.sizes) if sum(spec.sizes) <= size else 0
-        return size - size % strata_step(spec) if spec.stratified else size
-
-    def drawn_size(self, size: int) -> int:
-        """Return the sum of the sizes that the meter gives its strata, which must be enough."""
-        sizes = self.spec.sizes
-        if sizes and sum(sizes) < size:
-            needed = f"too few: {size:,} rows are needed in all"
-            raise invalid("sizes", list(sizes)[:20], needed)
-        return sum(sizes) or size
-
-    def _test_sets(self, steps: int) -> int:
-        """Return the number of test sets of one session: one, unless every step draws its own."""
-        return steps if self.spec.protocol is Protocol.RESAMPLING else 1
 
     def details(self, plan: Plan) -> dict[str, Any]:
         spec = self.spec

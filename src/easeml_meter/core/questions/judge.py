@@ -1,7 +1,7 @@
 """The gap with a judge: few labels, and a frozen judge's word on a large pool without labels.
 
-`stats.judges` has the estimate and its tail. One check at sealing, that the judge errs on at most a
-share d of the labels, makes it small for all models.
+`promise.numbers.judges` has the estimate and its tail. One check at sealing, that the judge errs on
+at most a share d of the labels, makes it small for all models.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.bands import JUDGED_GAP, Bands, InBands
 from easeml_meter.core.questions.question import Option
 from easeml_meter.errors import invalid
+from easeml_meter.promise import samples, solve
 from easeml_meter.promise.assumptions import COMMON_ASSUMPTIONS, JUDGED
-from easeml_meter.promise.numbers import judges
+from easeml_meter.promise.budgets import Steps
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.planning import smallest
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
@@ -90,31 +91,20 @@ class Judge(InBands):
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
         """Whether the judge pays, against labels alone at the same chance of failure."""
-        alone = labels_alone(self.tolerance, self.log_models(steps) + nats)
+        plain = Meter(question=self.bands.gap(), budget=Steps(steps=steps))
+        alone = labels_alone(self.tolerance, solve.log_count(plain) + nats)
         if size >= alone:
             return (f"the judge does not pay: without it, {alone:,} labels are enough",)
         return (f"without the judge, {alone:,} labels are needed",)
 
-    def work(self, size: int) -> float:
-        """Return what a tail costs whose worst place is searched in two dimensions."""
-        return judges.work(size)
-
-    def log_models(self, steps: int) -> float:
-        """Count the consistent histories of bands; the check at sealing is no answer."""
-        return log_geometric(self.bands.consistent, steps)
-
-    def log_tail(self, size: int) -> float:
-        return judges.log_judged_tail(size, self.tolerance, self.error, self.pool)
-
-    def log_tail_from(self, size: int) -> float:
-        return judges.log_judged_tail(size, self.tolerance, self.error, self.pool, onwards=True)
-
-    def enough(self, nats: float) -> int:
-        """Give the pool what it needs, and the labels the rest."""
-        return judges.enough(self.tolerance, self.error, self.pool, nats)
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return a meter with a judge; the check at sealing is no answer."""
+        rows = samples.Judge(judge_error=exact(self.error), pool=self.pool)
+        budget = Steps(steps=steps)
+        return Meter(question=self.bands.gap(), budget=budget, sample=rows, delta=exact(delta))
 
 
 def labels_alone(tolerance: float, nats: float) -> int:
     """Return how many labels without a judge have a tail of at most exp(-nats)."""
     highest = math.ceil((nats + 1) / (2 * tolerance**2)) + 1
-    return smallest(lambda n: log_tail(Bound.EXACT, n, tolerance) + nats, highest)
+    return solve.smallest(lambda n: log_tail(Bound.EXACT, n, tolerance) + nats, highest)

@@ -19,13 +19,12 @@ from easeml_meter.core.questions.planning import (
     reachable_tolerance,
     supported_steps,
 )
-from easeml_meter.core.questions.question import most
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise import solve
 from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.numbers.intervals import clopper_pearson
 from easeml_meter.promise.numbers.rounding import as_written, percent_at_least, percent_at_most
 from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
-from easeml_meter.stats.feedback import confidence
 
 FEWEST = 30
 """Of fewer labels, no sentence is worth a test set."""
@@ -233,7 +232,7 @@ def validation_noise(rows: int, spec: MeterSpec) -> str:
     error = spec.delta / 2
     low, high = clopper_pearson(round(rows / _EXAMPLE), rows, error)
     measured = f"{100 * round(rows / _EXAMPLE) / rows:.3g} %"
-    sure = f"{100 * float(confidence(spec)):g} % sure"
+    sure = f"{100 * float(spec.meter.confidence()):g} % sure"
     said = (
         f"Validation set of {rows:,} rows: {measured} wrong may be "
         f"{percent_at_least(low)} to {percent_at_most(high)} % ({sure}, of one model)"
@@ -251,7 +250,7 @@ def _rows_within(edge: float, error: float) -> int:
         low, high = clopper_pearson(5 * fifties, 50 * fifties, error)
         return max(high - 0.1, 0.1 - low) <= edge
 
-    return 50 * (most(lambda fifties: not within(fifties), 1) + 1)
+    return 50 * (solve.most(lambda fifties: not within(fifties), 1) + 1)
 
 
 def split(rows: int) -> tuple[int, int, int]:

@@ -6,11 +6,12 @@ What differs from the gap of a loss is what the labels are counted of, and the t
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
 
 from easeml_meter.checks import finite, listed, whole
 from easeml_meter.core.questions.bands import (
@@ -26,29 +27,25 @@ from easeml_meter.corpus import KINDS as SCORES
 from easeml_meter.corpus import PLANNED_ONLY, WEIGHTED, why_not
 from easeml_meter.errors import invalid
 from easeml_meter.promise.assumptions import COMMON_ASSUMPTIONS, FIXED_SIZE
+from easeml_meter.promise.budgets import Steps
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers import scores
-from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.rounding import as_written, at_least, at_most
-from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.promise.samples import Rows
+from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.counting import log_geometric
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
 
 MAX_CLASSES = 10_000
-Tail = Callable[["Metric", int], float]
 
 
 @dataclass(frozen=True)
 class MetricKind:
-    """What a metric is counted of, and its tail at one size and from one size on."""
+    """What a metric is counted of."""
 
     unit: str
-    tail: Tail
-    onwards: Tail
-    nats: float = 1.0
-    """Its tail is at most classes * e^4 * exp(-2 n eps^2 * nats)."""
     floor: bool = False
     """Whether a floor makes the tail smaller."""
     classes: bool = False
@@ -57,63 +54,17 @@ class MetricKind:
     """An answer without a reading that can always come."""
 
 
-def _share(metric: Metric, size: int) -> float:
-    return scores.log_share_tail(size, metric.tolerance, metric.floor)
-
-
-def _share_from(metric: Metric, size: int) -> float:
-    return scores.log_share_tail_from(size, metric.tolerance, metric.floor)
-
-
-def _f1(metric: Metric, size: int) -> float:
-    found = scores.log_f1_tail(size, metric.tolerance, metric.floor)
-    return min(0.0, found + math.log(metric.classes))
-
-
-def _f1_from(metric: Metric, size: int) -> float:
-    found = scores.log_f1_tail_from(size, metric.tolerance, metric.floor)
-    return min(0.0, found + math.log(metric.classes))
-
-
-def _average(metric: Metric, size: int) -> float:
-    return scores.log_average_tail(size, metric.tolerance, metric.shares)
-
-
-def _auc(metric: Metric, size: int) -> float:
-    """An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one."""
-    ceiling = None if metric.floor is None else float(1 - as_written(metric.floor))
-    return log_tail(Bound.CONVEX, size, metric.tolerance, ceiling)
-
-
-def _curve(metric: Metric, size: int) -> float:
-    return scores.log_curve_tail(size, metric.tolerance)
-
-
 KINDS: dict[str, MetricKind] = {
-    "accuracy": MetricKind("labels", _share, _share_from, floor=True),
-    "recall": MetricKind("positives", _share, _share_from, floor=True),
-    "precision": MetricKind(
-        "predicted positives",
-        _share,
-        _share_from,
-        floor=True,
-        silent=TOO_FEW,
-    ),
-    # The variance of F1 is at most 0.31, so 1.24 times as many labels do for the closed form.
-    "f1": MetricKind("positives", _f1, _f1_from, nats=0.7, floor=True),
-    "macro-f1": MetricKind(
-        "positives of each class",
-        _f1,
-        _f1_from,
-        nats=0.7,
-        floor=True,
-        classes=True,
-    ),
-    "balanced-accuracy": MetricKind("labels of each class", _average, _average, classes=True),
-    "macro-recall": MetricKind("labels of each class", _average, _average, classes=True),
-    "weighted": MetricKind("labels of each class", _average, _average),
-    "auc": MetricKind("labels of the smaller class", _auc, _auc, floor=True),
-    "roc": MetricKind("labels of each class", _curve, _curve),
+    "accuracy": MetricKind("labels", floor=True),
+    "recall": MetricKind("positives", floor=True),
+    "precision": MetricKind("predicted positives", floor=True, silent=TOO_FEW),
+    "f1": MetricKind("positives", floor=True),
+    "macro-f1": MetricKind("positives of each class", floor=True, classes=True),
+    "balanced-accuracy": MetricKind("labels of each class", classes=True),
+    "macro-recall": MetricKind("labels of each class", classes=True),
+    "weighted": MetricKind("labels of each class"),
+    "auc": MetricKind("labels of the smaller class", floor=True),
+    "roc": MetricKind("labels of each class"),
 }
 _OF_POSITIVES = ("recall", "precision", "f1", "accuracy")
 """Scores that are counted of one class alone, however many there are of it."""
@@ -271,28 +222,17 @@ class Metric(InBands):
             found.append(f"no answer tells a band edge within two tolerances above {edge}")
         return tuple(found)
 
-    def log_models(self, steps: int) -> float:
-        """Count the consistent histories of bands, and of an answer without a reading.
-
-        With a floor, one band or "below the floor" is possible near it. An average over classes has
-        the floor of each class, which says little of the average: that answer can always come.
-        """
-        bands = self.bands.consistent
-        if self.floor is not None:
-            bands = bands + 1 if self.kind.classes else max(Fraction(2), bands)
-        return log_geometric(bands + int(self.kind.silent is not None), steps)
-
-    def log_tail(self, size: int) -> float:
-        return self.kind.tail(self, size)
-
-    def log_failure(self, steps: int, size: int, *, onwards: bool = True) -> float:
-        """Return the same, always onwards: of what a metric is counted, there may be more."""
-        return super().log_failure(steps, size, onwards=True)
-
-    def log_tail_from(self, size: int) -> float:
-        return self.kind.onwards(self, size)
-
-    def enough(self, nats: float) -> int:
-        """By Hoeffding's bound, with room for what the constants of the tails differ in."""
-        rate = 2 * self.tolerance**2 * self.kind.nats
-        return math.ceil((nats + 4 + math.log(self.classes)) / rate) + 10
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return a meter of this score; of its classes, only the number matters."""
+        gap, loss = self.bands.gap(self.floor), self.name
+        names = tuple(map(str, range(max(self.classes, len(self.weights)))))
+        if self.name == "accuracy":  # the loss 0-1, whose ceiling the floor is
+            ceiling = None if self.floor is None else 1 - as_written(self.floor)
+            gap = msgspec.structs.replace(gap, floor=None, ceiling=ceiling)
+            loss = "0-1"
+        elif self.name == WEIGHTED:
+            loss += "[" + ",".join(f"{Decimal(repr(each)):f}" for each in self.weights) + "]"
+        elif not self.kind.classes:
+            loss, names = f"{self.name}[1]", ()
+        rows = Rows(loss=loss, classes=names if self.name != "accuracy" else ())
+        return Meter(question=gap, budget=Steps(steps=steps), sample=rows, delta=exact(delta))

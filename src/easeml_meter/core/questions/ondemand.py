@@ -13,12 +13,17 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
+import msgspec
+
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.errors import invalid
+from easeml_meter.promise import samples as promised
 from easeml_meter.promise.assumptions import BOUGHT
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written
+from easeml_meter.promise.renewals import EveryStep
 from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.questions import EVERY_LABEL
 
@@ -46,22 +51,14 @@ class _Bought(Question):
     def promised(self) -> str:
         return self.question.promised
 
-    def work(self, size: int) -> float:
-        return self.question.work(size)
-
-    def log_tail(self, size: int) -> float:
-        """Return the tail of the question.
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return a meter of the question: its tail stays as it is.
 
         Models that differ on too many rows have no reading. Here those rows are counted by what is
         predicted, of which there are never fewer: the event is part of the one that is bounded.
         """
-        return self.question.log_tail(size)
-
-    def log_tail_from(self, size: int) -> float:
-        return self.question.log_tail_from(size)
-
-    def enough(self, nats: float) -> int:
-        return self.question.enough(nats)
+        meter = self.question.composed(steps, delta)
+        return msgspec.structs.replace(meter, sample=promised.OnDemand())
 
 
 @dataclass(frozen=True)
@@ -110,9 +107,6 @@ class Reused(_Bought):
         each = math.ceil(size * self.most)
         return (f"{each:,} labels a step, at most {min(size, steps * each):,} in all",)
 
-    def log_models(self, steps: int) -> float:
-        return self.question.log_models(steps)
-
 
 @dataclass(frozen=True)
 class OnDemand(_Bought):
@@ -148,5 +142,7 @@ class OnDemand(_Bought):
         each = self.quota(size)
         return (f"{each:,} labels a step, {steps * each:,} in all",)
 
-    def log_models(self, steps: int) -> float:
-        return math.log(steps)
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return a meter with fresh inputs for every step."""
+        meter = super().composed(steps, delta)
+        return msgspec.structs.replace(meter, renewal=EveryStep())

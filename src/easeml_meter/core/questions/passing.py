@@ -7,41 +7,23 @@ was fixed beforehand: the deployed one, or the last that passed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
-from easeml_meter.conditions import Clause, Condition, Variable
+from easeml_meter.conditions import Condition
 from easeml_meter.core.questions.question import Question
+from easeml_meter.promise import condition as conditions
 from easeml_meter.promise.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
-from easeml_meter.promise.numbers import differences, passing
-from easeml_meter.promise.numbers.rounding import as_written, at_most
+from easeml_meter.promise.budgets import Steps
+from easeml_meter.promise.closing import Closing
+from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.numbers.rounding import at_most
+from easeml_meter.promise.schema import exact
 from easeml_meter.promise.words import meaning
 from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
     pass
-
-
-def _log_tail(clause: Clause, labels: int, most: Fraction, *, onwards: bool) -> float:
-    """Return the logarithm of the chance that a model passes for which a clause is false.
-
-    A model passes only if it differs from the old one on at most a share `most` of the rows.
-    """
-    tolerance = as_written(clause.tolerance)
-    if clause.variable is Variable.CHANGE:
-        change = differences.log_pass_tail_from if onwards else differences.log_pass_tail
-        return change(labels, clause.share, tolerance, most)
-    level = passing.log_tail_from if onwards else passing.log_tail
-    return level(labels, clause.share, tolerance)
-
-
-def _rate(clause: Clause, most: Fraction) -> float:
-    """Return how fast the tail falls with the labels, by a bound in closed form."""
-    if clause.variable is Variable.CHANGE:
-        return differences.rate(clause.tolerance, float(most))
-    return passing.rate(clause.share, as_written(clause.tolerance))
 
 
 @dataclass(frozen=True)
@@ -89,25 +71,13 @@ class PassFail(Condition, Question):
             found.append(f"{closing} the test set")
         return tuple(found)
 
-    def work(self, size: int) -> float:
-        each = {Variable.CHANGE: 6 * differences.summed_rows(size)}
-        return sum(each.get(clause.variable, 1_000.0) for clause in self.clauses)
-
-    def log_models(self, steps: int) -> float:
-        return passing.log_models(steps, self.passes)
-
-    def log_tail(self, size: int) -> float:
-        """Return the largest tail of all clauses.
-
-        A model is fixed before it is measured. It passes wrongly only if some clause is false, and
-        then it must pass that one, too: the largest tail counts, not their sum.
-        """
-        return max(_log_tail(clause, size, self.most, onwards=False) for clause in self.clauses)
-
-    def log_tail_from(self, size: int) -> float:
-        return max(_log_tail(clause, size, self.most, onwards=True) for clause in self.clauses)
-
-    def enough(self, nats: float) -> int:
-        """By Chernoff's bound for the clause that needs most."""
-        slowest = min(_rate(clause, self.most) for clause in self.clauses)
-        return math.ceil(nats * (1 + 1e-11) / slowest) + 1
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return a meter of a condition; the last pass closes it."""
+        budget = (
+            Steps(steps=steps)
+            if self.passes is None
+            else Closing(passes=self.passes + 1, steps=steps)
+        )
+        limit = None if self.disagreement is None else exact(self.disagreement)
+        asked = conditions.Condition(ask=str(self), disagreement=limit)
+        return Meter(question=asked, budget=budget, delta=exact(delta))

@@ -1,6 +1,6 @@
-"""The planner of all questions: how large a test set, how many steps, which tolerance.
+"""Plans of all questions: what `promise.solve` found, with what it rests on, in words.
 
-It checks every result against the inequality before it returns it, so no search can loosen a
+Every result is checked against the inequality before it is returned, so no search can loosen a
 promise.
 """
 
@@ -14,20 +14,20 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
+import msgspec
+
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.question import Question
-from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.promise import assumptions, words
-from easeml_meter.promise.numbers.rounding import as_written, at_most, confidence_of
+from easeml_meter.errors import invalid
+from easeml_meter.promise import assumptions, solve, words
+from easeml_meter.promise.budgets import MOST_STEPS
+from easeml_meter.promise.gap import Gap
+from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.numbers.rounding import as_written, confidence_of
 from easeml_meter.promise.numbers.scores import rows_for
 from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, MeterSpec, default_edges
-from easeml_meter.spec.bands import SMALLEST_TOLERANCE
-from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
-
-_MOST_WORK = 200_000.0
-"""Rows that one tail may sum over; a plan takes a dozen. Anybody may ask a server for a plan."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, at_least=1)
-        if self.steps > MAX_STEPS:
+        if self.steps > MOST_STEPS:
             raise invalid("steps", self.steps, "at most 10^9")
         finite("delta", self.delta)
         if not 1e-300 <= self.delta < 1:
@@ -81,6 +81,8 @@ class Plan(Shown):
     """The meter that was planned; None: a question alone."""
     prevalence: float | None = None
     """The share of rows that count, such as positives, if somebody has said it."""
+    log_models: float = 0.0
+    """The logarithm of how many models (as published, pairs) are guarded against."""
 
     def __post_init__(self) -> None:
         if self.prevalence is not None:
@@ -120,11 +122,6 @@ class Plan(Shown):
     def labels(self) -> int:
         """What a labeler delivers: the rows to be drawn, if the meter says how many."""
         return self.size if self.meter is None or self.meter.rows is None else self.meter.rows
-
-    @property
-    def log_models(self) -> float:
-        """The logarithm of how many models (as published, pairs) are guarded against."""
-        return self.question.log_models(self.budget.steps)
 
     @property
     def confidence(self) -> str:
@@ -186,8 +183,7 @@ class Plan(Shown):
 def plan_of(spec: MeterSpec, labels: int | None = None) -> Plan:
     """Return the smallest test set that keeps a meter's promise.
 
-    With `labels`, return the most steps that they carry. Teams of a meter that asks a condition are
-    counted as if they shared every answer.
+    With `labels`, return the most steps that they carry.
     """
     return required_labels(spec) if labels is None else supported_steps(spec, labels)
 
@@ -206,15 +202,18 @@ def check_planned(spec: MeterSpec) -> None:
 
 def required_labels(spec: MeterSpec) -> Plan:
     """Return the smallest test set such that it, or any larger one, keeps a meter's promise."""
-    return _of_meter(spec, required_size(question_of(spec), Budget.of_meter(spec)))
+    question, stage = question_of(spec), int(bool(spec.topped_up))
+    size = solve.labels(spec.meter, stage, question.terms)
+    return _of_meter(spec, _planned(question, Budget.of_meter(spec), spec.meter, size, stage))
 
 
 def supported_steps(spec: MeterSpec, labels: int) -> Plan:
     """Return the largest number of steps that `labels` labels support (spec.steps is ignored)."""
-    if spec.tenants:
-        raise invalid("tenants", list(spec.tenants), "they fix the steps: give the steps as well")
-    plan = most_steps(question_of(spec), labels, Budget.of_meter(spec))
-    return _of_meter(spec.replace(steps=plan.budget.steps), plan)
+    question = question_of(spec)
+    count = solve.steps(spec.meter, labels, question.terms)
+    drawn, found = spec.meter.sample.rounded_down(labels), spec.replace(steps=count)
+    asked = question_of(found)
+    return _of_meter(found, _planned(asked, Budget.of_meter(found), found.meter, drawn))
 
 
 def reachable_tolerance(spec: MeterSpec, labels: int, *, keep_edges: bool = False) -> Plan:
@@ -227,43 +226,35 @@ def reachable_tolerance(spec: MeterSpec, labels: int, *, keep_edges: bool = Fals
     """
 
     def reached(wish: MeterSpec) -> Plan:
-        plan = least_tolerance(question_of(wish), labels, Budget.of_meter(wish))
-        return _of_meter(wish.with_tolerances(plan.question.tolerances), plan)
+        meter = solve.tolerance(wish.meter, labels, question_of(wish).terms)
+        found = wish.with_tolerances(_tolerances(meter, len(wish.bands)))
+        drawn = meter.sample.rounded_down(labels)
+        plan = _planned(question_of(found), Budget.of_meter(found), meter, drawn)
+        return _of_meter(found, plan)
 
-    if keep_edges or not isinstance(spec, MeterSpec) or not spec.has_default_edges:
-        return reached(spec)  # which refuses what is no meter
+    if not isinstance(spec, MeterSpec):
+        question_of(spec)  # which refuses what is no meter
+    if keep_edges or not spec.has_default_edges:
+        return reached(spec)
     return with_default_edges(lambda edges: reached(spec.with_edges(edges)))
 
 
 def follows(spec: MeterSpec) -> bool:
     """Whether the plan follows the rows delivered: a gap in bands, on plain test sets."""
-    fixed = spec.sized or spec.on_demand or spec.stratified
-    plain = spec.window is None and spec.stages == 1
-    return bool(spec.bands) and spec.asked is None and plain and not fixed
+    return solve.follows(spec.meter)
 
 
 @lru_cache(maxsize=256)
 def following(spec: MeterSpec, rows: int) -> MeterSpec:
     """Return a meter with the tolerance that so many rows carry; edges and answers stay.
 
-    More rows than planned are left to hand-overs between teams that are counted apart, and where
-    a ceiling merges bands, as which answers are told depends on the tolerance there.
-
     Raises:
         InvalidInput: So few carry none.
     """
-    planned = plan_of(spec).labels if follows(spec) else rows
-    if rows == planned or (rows > planned and (spec.teams_apart or spec.merges)):
+    found = solve.at_sealing(spec.meter, rows, question_of(spec).terms)
+    if found is spec.meter:
         return spec
-    try:
-        found = reachable_tolerance(spec, rows, keep_edges=True).spec
-    except InvalidInput:  # too much work, where rows are many
-        if rows < planned:
-            raise
-        return spec
-    # What is found was rounded up, which may be more than one row more gives.
-    pairs = zip(found.tolerances, spec.tolerances, strict=True)
-    return spec if rows > planned and any(eps > own for eps, own in pairs) else found
+    return spec.with_tolerances(_tolerances(found, len(spec.bands)))
 
 
 def with_default_edges(reached: Callable[[tuple[float, ...]], Plan]) -> Plan:
@@ -283,7 +274,7 @@ def _of_meter(spec: MeterSpec, plan: Plan) -> Plan:
     failure = plan.failure_probability
     if spec.top_up is not None:
         failure += plan_of(spec.of_test_set(2)).failure_probability
-    return Plan(plan.question, plan.budget, plan.size, failure, spec)
+    return dataclasses.replace(plan, failure_probability=failure, meter=spec)
 
 
 def promise_of(spec: MeterSpec, number: int = 1) -> str:
@@ -311,132 +302,48 @@ def labels_needed(spec: MeterSpec, number: int, here: int = 0) -> int:
 
 def required_size(question: Question, budget: Budget) -> Plan:
     """Return the smallest size such that a test set of it, or of any more, keeps the promise."""
-    return _checked(question, budget, question.rounded_up(smallest_size(question, budget)))
-
-
-def smallest_size(question: Question, budget: Budget) -> int:
-    """Return the smallest size from which on the inequality holds."""
-    nats = budget.nats
-    highest = question.enough(question.log_models(budget.steps) + nats)
-    if highest > MAX_LABELS:
-        given = question.statistic[:200] if question.tolerance is None else question.tolerance
-        raise invalid("tolerance", given, "too small: over 10^15 labels needed")
-    # Refused before it is calculated: the planner answers strangers, too.
-    _check_work(question, highest)
-    _check_work(question, highest // 2)  # where tails may still be summed that are not up there
-
-    def excess(size: int) -> float:
-        return question.log_failure(budget.steps, size, onwards=True) + nats
-
-    while excess(highest) > 0:  # a bound in closed form may be rounded where numbers are huge
-        _check_size(highest := 2 * highest)
-    return smallest(excess, highest)
+    meter = _composed(question, budget)
+    return _planned(question, budget, meter, solve.labels(meter, terms=question.terms))
 
 
 def most_steps(question: Question, size: int, budget: Budget) -> Plan:
     """Return the most steps that a test set of this size carries (budget.steps is ignored)."""
-    _check_size(size)
-    drawn = question.rounded_down(size)
-    _check_work(question, drawn)
-    most = question.supported_steps(drawn, budget.nats) if drawn else 0
-    if not most:
-        fewest = dataclasses.replace(budget, steps=question.fewest_steps)
-        needed = required_size(question.for_steps(fewest.steps), fewest).size
-        few = f"too few for {_steps(fewest.steps)}: {needed:,} needed"
-        raise invalid(question.unit, size, few)
-    return _checked(question.for_steps(most), dataclasses.replace(budget, steps=most), drawn)
+    meter = _composed(question, budget)
+    count = solve.steps(meter, size, question.terms)
+    drawn, asked = meter.sample.rounded_down(size), dataclasses.replace(budget, steps=count)
+    return _planned(question.for_steps(count), asked, solve.with_steps(meter, count), drawn)
 
 
 def least_tolerance(question: Question, size: int, budget: Budget) -> Plan:
     """Return the plan with the smallest tolerances, in the ratios of its own, for this size.
 
-    Larger tolerances reach over more bands, which more models can be told of. So they are searched
-    for one number of possible bands; if they reach over more than that, for this larger one.
-
     Raises:
         InvalidInput: There are none, or the question has no bands.
     """
-    _check_size(size)
-    if not question.tolerances:
-        allowed = "it has its own tolerance, and labels say how many steps they carry"
-        raise invalid("question", question.statistic[:200], allowed)
-    if not (drawn := question.rounded_down(size)):
-        fewest = question.drawn_size(question.rounded_up(1))
-        raise invalid("labels", size, f"too few: test sets have {fewest:,} or more")
-    _check_work(question, drawn, times=5)
-    possible = _scaled(question, SMALLEST_TOLERANCE / question.tolerances[0]).possible_bands
-    while (factor := _least_factor(question, drawn, budget, possible)) is not None:
-        # Six digits read better. They are all but always true, as a larger tolerance is easier;
-        # where they are not, or reach over one band more, what was found is taken itself.
-        for digits in (6, 15):
-            found = _scaled(question, factor, digits)
-            reached = found.possible_bands
-            if reached <= possible and _holds(found, drawn, budget):
-                return _checked(found, budget, drawn)
-        possible = max(possible + 1, reached)
-    raise invalid("labels", size, f"too few for {_steps(budget.steps)} at any tolerance")
+    meter = solve.tolerance(_composed(question, budget), size, question.terms)
+    found = question.with_tolerances(_tolerances(meter, len(question.tolerances)))
+    return _planned(found, budget, meter, meter.sample.rounded_down(size))
 
 
-_LARGEST = 1 - 1e-9
-"""Up to here the first tolerance is searched; a later band may promise nothing."""
+def _composed(question: Question, budget: Budget) -> Meter:
+    meter = question.composed(budget.steps, budget.delta)
+    sample = msgspec.structs.replace(meter.sample, tries=budget.tries)
+    return msgspec.structs.replace(meter, sample=sample)
 
 
-def _scaled(question: Question, factor: float, digits: int = 15) -> Question:
-    """Return the question with its tolerances times a factor, rounded up."""
-    scaled = (float(at_most(eps * factor, digits)) for eps in question.tolerances)
-    first, *others = scaled
-    return question.with_tolerances((min(first, 1 - 1e-12), *others))
+def _tolerances(meter: Meter, bands: int) -> tuple[float, ...]:
+    """Return the tolerance of each band."""
+    if not isinstance(meter.question, Gap):
+        raise AssertionError("only a gap has tolerances that are looked for")
+    found = tuple(map(float, meter.question.tolerance))
+    return found if len(found) > 1 else found * bands
 
 
-def _least_factor(question: Question, size: int, budget: Budget, possible: int) -> float | None:
-    """Return by what to multiply the tolerances if so many bands are possible, to seven digits."""
-
-    def holds(factor: float) -> bool:
-        scaled = [eps * factor for eps in question.tolerances]
-        if scaled[0] < SMALLEST_TOLERANCE:
-            return False
-        return _holds(question.with_tolerances(scaled, possible), size, budget)
-
-    low, high = 0.0, _LARGEST / question.tolerances[0]
-    if not holds(high):
-        return None
-    while high - low > 1e-7 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
-def _holds(question: Question, size: int, budget: Budget) -> bool:
-    """Whether the inequality holds for this size and all larger ones."""
-    return question.log_failure(budget.steps, size, onwards=True) + budget.nats <= 0
-
-
-def _checked(question: Question, budget: Budget, size: int) -> Plan:
-    """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
-    size = question.drawn_size(size)
-    failure = question.log_failure(budget.steps, size)
-    if failure + budget.nats > 0:  # a search may end higher for one size than for all from it on
-        failure = question.log_failure(budget.steps, size, onwards=True)
-    if failure + budget.nats > 0:
+def _planned(question: Question, budget: Budget, meter: Meter, size: int, stage: int = 0) -> Plan:
+    """Check the inequality with the answer in hand; never return what does not satisfy it."""
+    failure = solve.log_failure(meter, size, stage, question.terms)
+    if failure > -budget.nats + 1e-12 * (1 + budget.nats):
         raise AssertionError(f"the planner missed its own inequality: {question}, {size}")
-    return Plan(question, budget, size, budget.tries * math.exp(failure))
-
-
-def _check_work(question: Question, size: int, times: int = 1) -> None:
-    """Refuse what would take more than a second or two, before anything is summed.
-
-    A search for a tolerance looks at several `times` as many tails as one for a size, and may be
-    repeated for other edges.
-    """
-    if times * question.work(size) > _MOST_WORK:
-        allowed = "too much to plan at once: ask fewer, or take one tolerance, or a larger one"
-        raise invalid("question", question.statistic[:200], allowed)
-
-
-def _check_size(size: object) -> None:
-    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_LABELS:
-        raise invalid("labels", size, "a whole number from 1 to 10^15")
-
-
-def _steps(count: int) -> str:
-    return "one step" if count == 1 else f"{count:,} steps"
+    counted = solve.log_count(meter, stage, question.terms)
+    probability = budget.tries * math.exp(failure)
+    return Plan(question, budget, size, probability, log_models=counted)

@@ -8,18 +8,19 @@ its tail, its rule and its words; `kinds` finds it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from easeml_meter.errors import invalid
+from easeml_meter.promise import solve
 from easeml_meter.promise.assumptions import delta_words, inputs_assumption
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import MAX_STEPS
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import Plan
+    from easeml_meter.promise.meter import Meter
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,8 @@ class Question(ABC):
         """That of each band, if the smallest ones can be asked for; empty: they cannot."""
         return ()
 
-    @property
-    def possible_bands(self) -> int:
-        """How many bands can be told of one model while no promise is broken."""
-        return 1
-
-    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
-        """Return the question with other tolerances, and as if so many bands were possible."""
+    def with_tolerances(self, tolerances: Sequence[float]) -> Self:
+        """Return the question with other tolerances."""
         raise AssertionError(f"{self.statistic} has no bands")
 
     @property
@@ -156,61 +152,18 @@ class Question(ABC):
         """What else a reader of a plan wants to know; exp(-nats) is the failure it allows."""
         return ()
 
-    def work(self, size: int) -> float:
-        """Return what one tail of this size costs, in rows that are summed over."""
-        return 1_000.0
-
     @abstractmethod
-    def log_models(self, steps: int) -> float:
-        """Return the logarithm of how many models can be the first that breaks the promise."""
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return the meter that asks it so many times: what is counted, and bounded."""
 
-    @abstractmethod
-    def log_tail(self, size: int) -> float:
-        """Return the logarithm of a bound on the chance that one model breaks the promise."""
-
-    def log_tail_from(self, size: int) -> float:
-        """Return the largest `log_tail` of this size and all larger ones; most tails fall."""
-        return self.log_tail(size)
-
-    @abstractmethod
-    def enough(self, nats: float) -> int:
-        """Return a size from which on the tail is below exp(-nats), by a bound in closed form."""
-
-    def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
-        """Return the logarithm of the chance that any of `steps` answers breaks the promise.
-
-        `onwards`: of this size or any larger one.
-        """
-        tail = self.log_tail_from if onwards else self.log_tail
-        return self.log_models(steps) + tail(size)
+    @property
+    def terms(self) -> solve.Terms:
+        """How the promise is counted."""
+        return solve.terms
 
     def for_steps(self, steps: int) -> Self:
         """Return the question as it is asked in so many steps."""
         return self
-
-    @property
-    def fewest_steps(self) -> int:
-        """The smallest number of steps that it can be planned for."""
-        return 1
-
-    def supported_steps(self, size: int, nats: float) -> int:
-        """Return the most steps that fail with at most exp(-nats) at this size; 0 for none."""
-        return most(
-            lambda steps: self.log_failure(steps, size, onwards=True) + nats <= 0,
-            self.fewest_steps,
-        )
-
-    def rounded_up(self, size: int) -> int:
-        """Return the smallest size from this one on that can be drawn."""
-        return size
-
-    def rounded_down(self, size: int) -> int:
-        """Return the largest size up to this one that can be drawn; 0 for none."""
-        return size
-
-    def drawn_size(self, size: int) -> int:
-        """Return the size that a test set has if this one is needed."""
-        return size
 
     def details(self, plan: Plan) -> dict[str, Any]:
         """Return what a plan of this question says besides in JSON."""
@@ -230,23 +183,6 @@ class Question(ABC):
     def settings(self, plan: Plan) -> dict[str, str]:
         """What else was planned, as a table has it."""
         return {}
-
-
-def most(holds: Callable[[int], bool], first: int) -> int:
-    """Return the largest number of steps from `first` on for which something holds; 0 for none.
-
-    Doubling, then halving: more steps are never safer, so the last one that holds is the most.
-    """
-    if not holds(first):
-        return 0
-    found, above = first, first + 1
-    while above <= MAX_STEPS and holds(above):
-        found, above = above, 2 * above
-    above = min(above, MAX_STEPS + 1)
-    while above - found > 1:
-        middle = (found + above) // 2
-        found, above = (middle, above) if holds(middle) else (found, middle)
-    return found
 
 
 def check_tried_once(plan: Plan) -> None:

@@ -5,17 +5,18 @@ What cannot be measured beside the old model is "too far", which promises nothin
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from easeml_meter.conditions import Difference
 from easeml_meter.core.questions.question import Question
 from easeml_meter.promise.assumptions import APART, COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
-from easeml_meter.promise.numbers import differences
+from easeml_meter.promise.budgets import Steps
+from easeml_meter.promise.condition import Change
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import at_most
+from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.counting import log_geometric
 
 if TYPE_CHECKING:
     pass
@@ -45,11 +46,6 @@ class DifferenceReading(Question):
         return (*(f"band {number}" for number in bands), "too far")
 
     @property
-    def consistent(self) -> int:
-        """The bands that one model can be told of, and "too far", which promises nothing."""
-        return self.difference.possible + 1
-
-    @property
     def tolerance(self) -> float:
         return self.difference.tolerance
 
@@ -72,21 +68,7 @@ class DifferenceReading(Question):
             f'a model is "too far" {APART} {limit} of the rows',
         )
 
-    def work(self, size: int) -> float:
-        """Return what a tail costs whose worst place is searched in two dimensions."""
-        return 20 * differences.summed_rows(size)
-
-    def log_models(self, steps: int) -> float:
-        return log_geometric(self.consistent, steps)
-
-    def log_tail(self, size: int) -> float:
-        return differences.log_reading_tail(size, self.tolerance, self.difference.most)
-
-    def log_tail_from(self, size: int) -> float:
-        most = self.difference.most
-        return differences.log_reading_tail(size, self.tolerance, most, onwards=True)
-
-    def enough(self, nats: float) -> int:
-        """By the bound in closed form."""
-        rate = differences.rate(self.tolerance, float(self.difference.most))
-        return math.ceil((nats + math.log(2)) * (1 + 1e-11) / rate) + 1
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return a meter of this reading."""
+        asked = Change(ask=self.statistic, disagreement=exact(float(self.difference.most)))
+        return Meter(question=asked, budget=Steps(steps=steps), delta=exact(delta))

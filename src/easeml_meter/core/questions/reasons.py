@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from easeml_meter.core.questions.comparison import usually_apart
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import (
-    Budget,
     Plan,
     reachable_tolerance,
     required_labels,
 )
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise import solve
+from easeml_meter.promise.budgets import Memory
 from easeml_meter.promise.numbers.rounding import at_most
+from easeml_meter.promise.renewals import Fresh
 from easeml_meter.spec import MeterSpec, Protocol, default_edges
-from easeml_meter.stats.planning import smallest
 
 _CEILING = 0.1
 
@@ -87,11 +89,8 @@ def _unadapted(spec: MeterSpec) -> int:
 
     They are those of the same test set: with its ceiling and its strata, by the tightest bound.
     """
-    tightest = spec.replace(published=False)
-    question = question_of(tightest)
-    nats = math.log(spec.steps) + Budget(spec.steps, spec.delta).nats
-    needed = smallest(lambda size: question.log_tail_from(size) + nats, question.enough(nats))
-    return question.rounded_up(needed)
+    nobody_looks = Memory(steps=spec.steps, memory=0)
+    return solve.labels(msgspec.structs.replace(spec.meter, budget=nobody_looks, renewal=Fresh()))
 
 
 def _knobs(spec: MeterSpec, labels: int) -> Iterator[Knob]:

@@ -6,7 +6,6 @@ independent of the window, and on the answers of the last W - 1 steps, which are
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,9 +18,12 @@ from easeml_meter.promise.assumptions import (
     PUBLIC_INPUTS,
     RIGHT_OR_WRONG,
 )
-from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.budgets import Steps
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import at_most
-from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.promise.renewals import Window
+from easeml_meter.promise.samples import Rows
+from easeml_meter.promise.schema import exact
 from easeml_meter.spec import MeterSpec
 
 if TYPE_CHECKING:
@@ -138,29 +140,15 @@ class Rolling(InBands):
         batches = "1 batch" if self.window == 1 else f"{self.window:,} batches"
         return (f"the first step needs {batches}, {size * self.window:,} labels",)
 
-    def log_models(self, steps: int) -> float:
-        """Return log(q S g^(q W - 1)): given what was released, so many models are possible."""
-        before = self.submissions * self.window - 1
-        answers = before * math.log(self.bands.consistent + self.silent)
-        return math.log(self.submissions * steps) + answers
-
-    def log_tail(self, size: int) -> float:
-        """Return the tail of the whole window.
-
-        Sums of independent errors that are not alike have smaller tails than the binomial if n eps
-        is at least 1 (Hoeffding 1956), so drift inside a window is allowed.
-        """
-        labels = size * self.window
-        return log_tail(
-            Bound.EXACT if labels * self.tolerance >= 1 else Bound.HOEFFDING,
-            labels,
-            self.tolerance,
+    def composed(self, steps: int, delta: float) -> Meter:
+        """Return a meter on a rolling test set; drift inside a window is allowed."""
+        return Meter(
+            question=self.bands.gap(),
+            budget=Steps(steps=steps),
+            sample=Rows(models=bool(self.silent)),
+            renewal=Window(window=self.window, answers=self.submissions),
+            delta=exact(delta),
         )
-
-    def enough(self, nats: float) -> int:
-        """By Hoeffding's bound."""
-        labels = (nats + 1) * (1 + 1e-11) / (2 * self.tolerance**2)
-        return math.ceil(labels / self.window) + 1
 
 
 def windows_together(steps: int, number: int) -> str:

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_meter.core.questions.comparison import Setting, lines
+from easeml_meter.promise import solve
 from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.promise.numbers.tails import log_tail
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats import counting
 
 _RATIO = 2.0
 """From one size at which a tail is computed to the next; between them it is nearly straight."""
@@ -27,11 +28,11 @@ def sketch(setting: Setting, steps: Sequence[int]) -> dict[str, list[float]]:
     """
     budget = math.log(setting.delta)
     rows = [(name, spec) for count in steps for name, spec in lines(setting, count)]
-    counts = [counting.log_models(spec) for _, spec in rows]
+    counts = [[each.log_count for each in solve.terms(spec.meter)] for _, spec in rows]
     # Hoeffding's bound for all that is counted is above; less than a third of it for one model,
     # below.
     scale = 2 * setting.tolerances[0] ** 2
-    most = (max(map(counting.log_sum, counts)) + math.log(2) - budget) / scale + 2
+    most = (max(map(log_sum, counts)) + math.log(2) - budget) / scale + 2
     least = max(1.0, max(math.log(2) - budget - 1, 0.1) / scale / 3)
     nodes = np.geomspace(least, most, 2 + math.ceil(math.log(most / least) / math.log(_RATIO)))
     tails = _Tails(nodes)

@@ -14,9 +14,9 @@ import numpy as np
 from easeml_meter.lab.meters import gap_of
 from easeml_meter.lab.simulation.arena import Arena, TreeNode, answer_to
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
+from easeml_meter.promise.bands import DRAWS
 from easeml_meter.promise.ledger import Snapshot, most_answers
 from easeml_meter.promise.meter import Meter
-from easeml_meter.stats.feedback import DRAWS
 from easeml_meter.vault.draws import Draws
 
 _POINTS = 32

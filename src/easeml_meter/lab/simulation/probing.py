@@ -21,7 +21,7 @@ from numpy.random import Generator
 from easeml_meter.conditions import Clause, Comparison, Variable
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.lab.simulation.worlds import Flags
-from easeml_meter.promise import ledger
+from easeml_meter.promise import ledger, solve
 from easeml_meter.promise.closing import Closing
 from easeml_meter.promise.condition import PASS, Change, Condition
 from easeml_meter.promise.ledger import Snapshot
@@ -121,7 +121,8 @@ class _Condition(_Asked):
 
     def _tail(self, clause: Clause) -> float:
         limit = self.condition.disagreement if clause.variable is Variable.CHANGE else None
-        return PassFail((clause,), limit).log_tail(self.labels)
+        meter = PassFail((clause,), limit).composed(1, 0.1)
+        return solve.log_failure(meter, self.labels)
 
     def _comfortable(self, variable: Variable) -> Fraction:
         """Return a value in the middle of what the other clauses let pass."""

@@ -12,6 +12,7 @@ from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.labels import from_tables
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import invalid
+from easeml_meter.promise.solve import MOST_LABELS
 from easeml_meter.server.api.common import ApiRoute, Given, Line, Listed, PageHere, paged
 from easeml_meter.server.auth import ActorHere, CallerHere, SiteActorHere, SiteHere, WorkspaceHere
 from easeml_meter.server.errors import answers
@@ -20,7 +21,6 @@ from easeml_meter.service import meters
 from easeml_meter.service.actor import permit
 from easeml_meter.service.meters import MeterSummary
 from easeml_meter.spec.strata import check_new_strata
-from easeml_meter.stats.planning import MAX_LABELS
 
 router = APIRouter(tags=["meters"], route_class=ApiRoute)
 planning = APIRouter(tags=["plans"], route_class=ApiRoute)
@@ -144,8 +144,8 @@ def _plan(given: PlanAsked) -> dict[str, Any]:
     check_new_strata(spec)
     found = plan_of(spec).to_dict()
     if given.labels is not None:
-        if not 1 <= given.labels <= MAX_LABELS:
-            raise invalid("labels", given.labels, f"a number from 1 to {MAX_LABELS}")
+        if not 1 <= given.labels <= MOST_LABELS:
+            raise invalid("labels", given.labels, f"a number from 1 to {MOST_LABELS}")
         if found["labels"] is None:
             raise invalid("labels", given.labels, f"the plan is of {found['unit']}: leave them out")
         found["enough"] = given.labels >= found["labels"]

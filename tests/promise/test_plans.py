@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tests.stats import oracle
+from tests.promise import oracle
+from tests.promise.sums import log_failure, log_models
 
 from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.core.questions.planning import (
@@ -21,12 +22,12 @@ from easeml_meter.core.questions.planning import (
     supported_steps,
 )
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise.budgets import MOST_STEPS
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.promise.numbers.tails import log_tail
+from easeml_meter.promise.solve import smallest
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats import counting, planning
-from easeml_meter.stats.planning import MAX_STEPS, log_failure, smallest
 
 BY_BAND = (0.05, 0.08, 0.1)
 
@@ -71,7 +72,7 @@ any_single = pytest.mark.parametrize("options", METERS.values(), ids=METERS)
 
 def holds(spec: MeterSpec, labels: int) -> bool:
     """The inequality, at a test set of exactly this size."""
-    failure = math.exp(min(0.0, log_failure(spec, labels)))
+    failure = math.exp(min(0.0, log_failure(spec, labels * sets_of(spec))))
     return failure <= spec.session_delta
 
 
@@ -201,7 +202,7 @@ def test_supported_steps_are_the_most(options: dict[str, Any]) -> None:
     assert plan.labels == 2_500
     assert plan.failure_probability <= plan.spec.session_delta
     assert holds(plan.spec, 2_500)
-    if steps < MAX_STEPS:
+    if steps < MOST_STEPS:
         assert not holds(plan.spec.replace(steps=steps + 1), 2_500)
 
 
@@ -217,7 +218,7 @@ def test_supported_steps_ignore_the_steps_of_the_specification() -> None:
 
 
 def test_supported_steps_stop_somewhere() -> None:
-    assert supported_steps(meter(protocol="independent"), 10**6).spec.steps == MAX_STEPS
+    assert supported_steps(meter(protocol="independent"), 10**6).spec.steps == MOST_STEPS
 
 
 def test_too_few_labels_for_any_step_say_how_many_are_needed() -> None:
@@ -331,12 +332,18 @@ def round_trip(
 def test_with_a_ceiling_the_promise_holds_from_the_required_size_on(ceiling: float) -> None:
     """One more error may fit below the ceiling at a larger size, and break the promise there."""
     lucky = 0
+
+    def kept(spec: MeterSpec, size: int) -> bool:
+        """At exactly this size."""
+        tail = log_tail(Bound.EXACT, size, 0.05, ceiling, promised=True)
+        return log_sum(log_models(spec)) + tail <= math.log(spec.delta)
+
     for steps in range(1, 31):
         spec = meter(steps=steps, ceiling=ceiling)
         needed = required_labels(spec).labels
-        assert all(holds(spec, size) for size in range(needed, needed + 40))
-        assert not holds(spec, needed - 1)
-        lucky += any(holds(spec, size) for size in range(needed - 20, needed - 1))
+        assert all(kept(spec, size) for size in range(needed, needed + 40))
+        assert not kept(spec, needed - 1)
+        lucky += any(kept(spec, size) for size in range(needed - 20, needed - 1))
     assert lucky > 5  # smaller sizes that hold, with a larger one that does not
 
 
@@ -454,7 +461,7 @@ def test_a_plan_is_plain_data() -> None:
 def test_a_plan_counts_what_it_guards_against() -> None:
     plan: Plan = required_labels(meter(protocol="incremental", tolerance=BY_BAND))
     assert plan.log_models == pytest.approx(math.log(sum(math.comb(12, k) for k in (1, 2, 3))))
-    assert plan.log_models == log_sum(counting.log_models(plan.spec))
+    assert plan.log_models == log_sum(log_models(plan.spec))
     every = required_labels(plan.spec.replace(count="all"))
     assert every.log_models == pytest.approx(math.log(math.comb(3 + 12 - 1, 3)))
 
@@ -596,7 +603,7 @@ def test_consistent_histories(name: str) -> None:
     )
     labels = CONSISTENT_GOLDEN[name]
     assert required_labels(spec).labels == labels
-    models = sum(map(math.exp, counting.log_models(spec)))
+    models = sum(map(math.exp, log_models(spec)))
     for size, kept in ((labels, True), (99 * labels // 100, False)):
         tail = oracle.log_exact(size, 0.01, None, every=False)
         assert (math.log(models) + tail <= math.log(0.01) + 1e-6) is kept
@@ -608,7 +615,7 @@ def test_a_ceiling_with_edges_left_out(name: str) -> None:
     spec = MeterSpec.uniform(tolerance=0.01, delta=0.01, **MERGED[name])
     labels = CONSISTENT_GOLDEN[name]
     assert required_labels(spec).labels == labels
-    (models,) = counting.log_models(spec)
+    (models,) = log_models(spec)
     for size, kept in ((labels, True), (99 * labels // 100, False)):
         most = size // 10
         upper = max(oracle_upper(size, 0.01, j) for j in range(most - 3, most + 2))
@@ -649,12 +656,12 @@ def test_consistent_histories_beyond_the_file(options: dict[str, Any], labels: i
 
 def by_hoeffding(spec: MeterSpec) -> int:
     """Return the labels that the planner's counts need with Hoeffding's bound."""
-
-    def tail(_: Bound, *given: Any, **options: Any) -> float:
-        return log_tail(Bound.HOEFFDING, *given, **options)
-
     nats = -math.log(spec.delta)
-    return smallest(lambda labels: planning.log_failure(spec, labels, tail=tail) + nats, 10**6)
+    counts = log_sum(log_models(spec))
+    found = smallest(
+        lambda n: counts + log_tail(Bound.HOEFFDING, n, spec.tolerances[0]) + nats, 10**6
+    )
+    return found * sets_of(spec)
 
 
 def test_counting_models_instead_of_pairs_saves_8000_labels() -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.promise import sums
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.promise import solve
+from easeml_meter.promise.budgets import Steps
 from easeml_meter.promise.numbers.plain import log_sum
+from easeml_meter.promise.shapes import MOST_DEPTH, Climb, heaviest, log_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
 
 # --- The definitions, written down a second time, as plainly as possible ---
 #
@@ -103,7 +106,7 @@ def spec(signals: int, steps: int, **options: Any) -> MeterSpec:
 
 
 def counted(given: MeterSpec) -> tuple[int, ...]:
-    found = [round(math.exp(count)) for count in counting.log_models(given)]
+    found = [round(math.exp(count)) for count in sums.log_models(given)]
     return tuple(found + [0] * (given.signals - len(found)))
 
 
@@ -211,9 +214,9 @@ def test_isolated_tenants_add_up(tenants: tuple[int, ...], protocol: str, publis
 
 @protocols
 def test_a_hand_over_of_checkpoints_saves_nothing(protocol: str) -> None:
-    plain = counting.log_models(spec(3, 5, protocol=protocol))
+    plain = sums.log_models(spec(3, 5, protocol=protocol))
     shared = spec(3, 5, protocol=protocol, tenants=(2, 3), handover=True)
-    assert counting.log_models(shared) == plain
+    assert sums.log_models(shared) == pytest.approx(plain)
 
 
 @pytest.mark.parametrize("protocol", ["independent", "resampling"])
@@ -229,74 +232,78 @@ some_signals = st.integers(1, 8)
 
 @given(some_signals, walked_steps)
 def test_regular_closed_form(signals: int, steps: int) -> None:
-    (walked,) = counting.models(spec(signals, steps), steps)
-    assert walked == sum(signals**length for length in range(steps))
-    (closed,) = counting.log_models(spec(signals, steps))
+    (closed,) = sums.log_models(spec(signals, steps))
+    walked = sum(signals**length for length in range(steps))
     assert closed == pytest.approx(math.log(walked), rel=1e-14, abs=1e-14)
 
 
-@given(some_signals, walked_steps, st.data())
-def test_incremental_closed_form(signals: int, steps: int, data: st.DataObject) -> None:
-    days = st.lists(st.integers(1, steps), unique=True, max_size=min(steps, 5))
-    reverts = tuple(sorted(data.draw(days)))
-    given_spec = spec(signals, steps, protocol="incremental", reverts=reverts)
-    walked = counting.models(given_spec, steps)
-    assert counting.log_models(given_spec) == tuple(map(counting.log, walked))
-    if not reverts:
-        assert sum(walked) == math.comb(signals + steps - 1, signals)
-
-
-@given(some_signals, walked_steps, st.booleans(), st.booleans())
-def test_a_walk_gives_what_each_number_of_steps_gives(
-    signals: int, steps: int, running_max: bool, with_ceiling: bool
+@given(
+    some_signals,
+    walked_steps,
+    st.integers(0, 20),
+    st.integers(2, 8),
+    st.sampled_from([1, Fraction(1, 3)]),
+)
+def test_climbs_in_closed_form_are_those_that_are_walked(
+    m: int, last: int, first: int, b: int, rho: Fraction | int
 ) -> None:
-    options: dict[str, Any] = {"protocol": "incremental" if running_max else "regular"}
-    if with_ceiling:
-        options["ceiling"] = 0.1
-    given_spec = spec(signals, steps, **options)
-    tails = (-1.0, -1.5, -3.0, *[-4.0] * signals)[:signals]
-    walk = dict(itertools.islice(counting.walk(given_spec, tails), steps))
-    expected = counting.log_weighed(given_spec, tails, steps)
-    assert walk[steps] == pytest.approx(expected, rel=1e-13, abs=1e-13)
+    """Two answers, all answers, and as many of drawn ones as are consistent."""
+    shape = Climb(m, 2 if rho != 1 else min(b, max(2, m)), Fraction(rho))
+    walked: dict[int, Fraction] = {}
+    for counts in itertools.islice(shape.layers(), min(first, last), last + 1):
+        for top, count in counts.items():
+            walked[top] = walked.get(top, Fraction(0)) + count * Fraction(rho) ** top
+    found = shape.log_mass(min(first, last), last)
+    assert {top: math.exp(log) for top, log in found.items()} == pytest.approx(walked, rel=1e-12)
 
 
-def test_a_walk_starts_after_the_fixed_reverts() -> None:
-    given_spec = spec(3, 9, protocol="incremental", ceiling=0.1, reverts=(2, 4))
-    tails = (-1.0, -2.0, -3.0)
-    walk = dict(itertools.islice(counting.walk(given_spec, tails), 7))
-    assert min(walk) == 3
-    for steps in range(4, 10):
-        assert walk[steps] == counting.log_weighed(given_spec, tails, steps)
+@given(some_signals, st.integers(1, 12), st.integers(0, 2), st.integers(2, 4))
+def test_layers_are_what_the_cells_lead_to(m: int, steps: int, silent: int, b: int) -> None:
+    shape = Climb(m, b, silent=silent)
+    total = log_of(heaviest(shape, Steps(steps=steps), steps))
+    found = log_sum(list(shape.log_mass(0, steps - 1).values()))
+    assert found == pytest.approx(total, rel=1e-12, abs=1e-12)
+
+
+@given(some_signals, st.integers(1, 400), st.booleans())
+def test_answers_of_a_walk_are_the_most(signals: int, labels: int, running_max: bool) -> None:
+    options = {"protocol": "incremental" if running_max else "regular", "ceiling": 0.1}
+    plain: dict[str, Any] = {"signals": signals, "tolerance": 0.2, "steps": 1, "delta": 0.1}
+    meter = MeterSpec.uniform(**plain | options).meter
+    try:
+        found = solve.steps(meter, labels)
+    except InvalidInput:
+        found = 0
+    goal = math.log(0.1)
+    if found:
+        assert solve.log_failure(solve.with_steps(meter, found), labels) <= goal
+    assert solve.log_failure(solve.with_steps(meter, found + 1), labels) > goal
 
 
 @given(st.integers(1, 60), st.integers(1, 2000))
 def test_log_geometric_against_big_integers(ratio: int, terms: int) -> None:
     exact = terms if ratio == 1 else (ratio**terms - 1) // (ratio - 1)
-    found = counting.log_geometric(ratio, terms)
+    found = sums.log_geometric(ratio, terms)
     assert found == pytest.approx(math.log(exact), rel=1e-14, abs=1e-14)
 
 
-def test_log_geometric_of_nothing() -> None:
-    assert counting.log_geometric(5, 0) == -math.inf
-
-
 def test_counts_with_millions_of_digits_are_never_written_out() -> None:
-    (each, *_) = counting.log_models(spec(50, 10**6, published=True))
+    (each, *_) = sums.log_models(spec(50, 10**6, published=True))
     assert each == pytest.approx(10**6 * math.log(50) - math.log(49), rel=1e-15)
-    many = counting.log_models(spec(50, 10**6, protocol="incremental", published=True))
+    many = sums.log_models(spec(50, 10**6, protocol="incremental", published=True))
     assert many[-1] == pytest.approx(math.log(math.comb(50 + 10**6 - 1, 50)), rel=1e-15)
 
 
 def test_too_long_a_walk_is_refused_in_one_line() -> None:
-    long = spec(3, counting.MAX_WALK + 1, protocol="incremental", ceiling=0.1)
-    with pytest.raises(InvalidInput, match=r"^steps: 10001 given, at most 10,000 .*$"):
-        counting.log_models(long)
+    long = spec(3, MOST_DEPTH + 1, protocol="incremental", ceiling=0.1)
+    with pytest.raises(InvalidInput, match=r"^steps: 10001 given, counted .*: at most 10,000$"):
+        sums.log_models(long)
 
 
 @given(st.lists(st.integers(0, 10**30), min_size=1, max_size=6))
 def test_log_sum_is_the_log_of_the_sum(counts: list[int]) -> None:
-    found = log_sum([counting.log(count) for count in counts])
-    assert found == pytest.approx(counting.log(sum(counts)), rel=1e-14, abs=1e-14)
+    found = log_sum([log_of(count) for count in counts])
+    assert found == pytest.approx(log_of(sum(counts)), rel=1e-14, abs=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -316,8 +323,10 @@ def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"memory": 9_000, "steps": 10_000, "protocol": "incremental", "signals": 100},
-        {"tenants": (2_000, 2_001, 2_002), "steps": 6_003, "protocol": "incremental"}
+        {"memory": 9_999, "steps": 10_000, "protocol": "incremental", "signals": 101},
+        {"tenants": (20_000, 20_001, 20_002), "steps": 60_003, "protocol": "incremental"}
+        | {"signals": 20, "ceiling": 0.5},
+        {"tenants": tuple(range(1, 500)), "steps": 499 * 250, "protocol": "incremental"}
         | {"signals": 20, "ceiling": 0.5},
     ],
 )
@@ -331,9 +340,9 @@ def test_a_count_that_would_take_long_is_refused_before_anything_is_built(
 
     plain: dict[str, Any] = {"signals": 5, "tolerance": 0.05, "delta": 0.05}
     spec = MeterSpec.uniform(**(plain | options))
-    monkeypatch.setattr(counting, "histories", built)
-    with pytest.raises(InvalidInput, match=r"^(steps|memory): \S+ given, at most [\d,]+ for a"):
-        counting.log_models(spec)
+    monkeypatch.setattr(Climb, "layers", built)
+    with pytest.raises(InvalidInput, match=r"^(steps|memory): \S+ given, counted step by step"):
+        sums.log_models(spec)
 
 
 def test_teams_of_one_size_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,10 +350,15 @@ def test_teams_of_one_size_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> 
     plain: dict[str, Any] = {"signals": 5, "tolerance": 0.05, "delta": 0.05, "ceiling": 0.5}
     spec = MeterSpec.uniform(**plain, steps=7, tenants=(3, 4), protocol="incremental")
     many = spec.replace(steps=700, tenants=(3, 4) * 100)
-    both, walked = counting.log_models(spec), mock.Mock(wraps=counting.models)
-    monkeypatch.setattr(counting, "models", walked)
-    found = counting.log_models(many)
+    both, plainly, walks = sums.log_models(spec), Climb.layers, []
+
+    def walked(self: Climb, *given: int) -> Iterator[Mapping[int, int]]:
+        walks.append(self)
+        return plainly(self, *given)
+
+    monkeypatch.setattr(Climb, "layers", walked)
+    found = sums.log_models(many)
     assert found == pytest.approx([each + math.log(100) for each in both])
-    assert walked.call_count == 2
+    assert len(walks) == 2
     with pytest.raises(InvalidInput, match=r"^tenants: '1,001 teams' given, at most 1,000$"):
         spec.replace(steps=1001, tenants=(1,) * 1001)

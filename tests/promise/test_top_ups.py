@@ -12,14 +12,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.stats.adversary import EXAMPLES, Adversary
-from tests.stats.test_feedback import meter
+from tests.promise import sums
+from tests.promise.adversary import EXAMPLES, Adversary
+from tests.promise.test_consistent import meter
 
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
 
 FIRST = 4
 
@@ -83,7 +83,7 @@ def parts(spec: MeterSpec) -> tuple[float, float]:
     """Return both sums of the inequality, with the tails of these worlds."""
     stages = (spec, Beginning(spec)), (spec.of_test_set(2), Adversary(spec))
     first, second = (
-        math.exp(counting.log_models(each)[0]) * found.tails()[0] for each, found in stages
+        math.exp(sums.log_models(each)[0]) * found.tails()[0] for each, found in stages
     )
     return first, second
 
@@ -113,7 +113,7 @@ def test_the_histories_of_the_first_stage_have_to_be_counted(stages: tuple[int, 
     steps, more = stages
     spec = meter((8,), 8, steps=steps, top_up=more)
     late = best(spec, late_only=True)
-    fresh = math.exp(counting.log_models(spec.replace(steps=more, top_up=None))[0])
+    fresh = math.exp(sums.log_models(spec.replace(steps=more, top_up=None))[0])
     tail = Adversary(spec).tails()[0]
     assert fresh * tail < late <= parts(spec)[1] * (1 + 1e-12)
 
@@ -129,9 +129,9 @@ def test_both_stages_count_what_one_test_set_of_all_steps_does(
 ) -> None:
     steps, more = stages
     spec = MeterSpec.uniform(tolerance=0.01, steps=steps, delta=0.01, top_up=more, **options)
-    counts = [counting.log_models(spec.of_test_set(number))[0] for number in (1, 2)]
+    counts = [sums.log_models(spec.of_test_set(number))[0] for number in (1, 2)]
     at_once = spec.replace(steps=steps + more, top_up=None)
-    (every,) = counting.log_models(at_once)
+    (every,) = sums.log_models(at_once)
     assert log_sum(counts) == pytest.approx(every, abs=1e-12)
 
 

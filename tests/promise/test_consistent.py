@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 from functools import cache
@@ -11,7 +12,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stats.adversary import Adversary
+from tests.promise import sums
+from tests.promise.adversary import Adversary
+from tests.promise.sums import possible_bands
 
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import read_of
@@ -20,8 +23,6 @@ from easeml_meter.promise.gap import Unmerged as UnmergedGap
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.questions import Shown, measured_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import broken_from, possible_bands, reaches
 
 GRID = 20
 """Losses, edges and tolerances of the enumeration are whole multiples of 1/20."""
@@ -121,7 +122,7 @@ def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
 def counted(spec: MeterSpec, weights: tuple[float, ...]) -> float:
     """Weigh what the product counts."""
     logs = [math.log(weight) if weight else -math.inf for weight in weights]
-    return math.exp(counting.log_weighed(spec, logs))
+    return math.exp(sums.log_weighed(spec, logs))
 
 
 EDGES = [(4,), (4, 8), (1, 4), (4, 8, 12), (2, 4, 6), (1, 2, 3), (5, 6, 12)]
@@ -194,7 +195,7 @@ def test_one_band_fewer_would_be_too_few() -> None:
     for options in ({}, {"protocol": "incremental"}):
         spec = meter((2, 4, 6), 2, steps=4, **options)
         assert possible_bands(spec) == 3
-        too_few = sum(map(math.exp, counting.log_models(spec, possible=2)))
+        too_few = sum(map(math.exp, sums.log_models(spec, possible=2)))
         assert largest_tree(spec, (1.0,) * 4) > too_few + 0.5
 
 
@@ -223,7 +224,7 @@ def test_the_best_adversary_of_a_small_world(
     spec = meter((8,), 8, steps=steps, **options)  # one edge
     assert possible_bands(spec) == 2
     adversary = Adversary(spec)
-    assert sum(map(math.exp, counting.log_models(spec))) == pytest.approx(bound)
+    assert sum(map(math.exp, sums.log_models(spec))) == pytest.approx(bound)
     best = adversary.best(spec)
     assert best / adversary.tails()[0] == reached <= bound
 
@@ -263,7 +264,7 @@ def test_the_best_adversary_breaks_too_small_a_count(
     adversary = Adversary(spec)
     best = adversary.best(spec) / adversary.tails()[0]
     right, wrong = (
-        math.exp(*counting.log_models(spec, possible=each)) for each in (possible, counted_as)
+        math.exp(*sums.log_models(spec, possible=each)) for each in (possible, counted_as)
     )
     assert wrong + 0.9 < best == reached <= right + 1e-9
 
@@ -300,7 +301,9 @@ def test_possible_bands_of_unequal_tolerances(tolerances: list[int], wide: int) 
         steps=2,
         delta=0.1,
     )
-    ranges = reaches(spec)
+    ends = itertools.pairwise((0, *map(as_written, spec.edges), 1))
+    each = zip(ends, map(as_written, spec.tolerances), strict=True)
+    ranges = [(max(Fraction(0), low - eps), high + eps) for (low, high), eps in each]
     gaps = [Fraction(k, 400) for k in range(401)]
     most = max(sum(lower <= gap < upper for lower, upper in ranges) for gap in gaps)
     assert possible_bands(spec) == most
@@ -318,7 +321,6 @@ def test_edges_exactly_two_tolerances_apart_are_free_where_losses_are_rounded() 
     spec = MeterSpec.uniform(tolerance=0.05, edges=[0.1, 0.2], steps=10, delta=0.05, loss="brier")
     apart = MeterSpec.uniform(tolerance=0.05, edges=[0.1, 0.3], steps=10, delta=0.05, loss="brier")
     assert possible_bands(spec) == 2
-    assert broken_from(spec, 0.05) < 0.05 == broken_from(spec.replace(loss="0-1"), 0.05)
     assert required_labels(spec).labels == required_labels(apart).labels == 1_837
 
 

@@ -1,1 +1,0 @@
-"""Pure mathematics: no I/O, no clock, no randomness."""
