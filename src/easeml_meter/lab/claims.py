@@ -26,12 +26,13 @@ from easeml_meter.lab.curves import (
     Case,
     Curve,
     CurveForm,
+    halves,
     labels,
     labels_of,
     meter_of,
     ratio,
 )
-from easeml_meter.lab.meters import Protocol, with_tolerances
+from easeml_meter.lab.meters import Protocol, in_teams, with_tolerances
 from easeml_meter.lab.numbers import (
     CLOSE,
     INCREMENTAL_OVER_REGULAR,
@@ -51,7 +52,6 @@ from easeml_meter.lab.numbers import (
 from easeml_meter.lab.traces import readings
 from easeml_meter.lab.trees import paper_trees, tree
 from easeml_meter.promise.budgets import Reverts
-from easeml_meter.promise.teams import Teams
 
 FOUR_PANELS = tuple(itertools.product((0.05, 0.01), (0.05, 0.01)))
 """Delta and epsilon of the four subfigures."""
@@ -350,9 +350,8 @@ def _checkpoints_may_be_passed() -> ClaimFinding:
     """5.2: Two tenants save labels where one starts from the checkpoint made by the other."""
     alone = labels(REGULAR_NONUNIFORM, HEADLINE, CurveForm.TIGHTENED)
     apart = labels(REGULAR_TENANTS, HEADLINE, CurveForm.TIGHTENED)
-    teams = meter_of(REGULAR_TENANTS, HEADLINE)
-    together = Teams(teams=teams.budget.teams, handover=True)
-    passing = labels_of(replace(teams, budget=together), CurveForm.TIGHTENED)
+    together = in_teams(meter_of(REGULAR_NONUNIFORM, HEADLINE), halves(10), handover=True)
+    passing = labels_of(together, CurveForm.TIGHTENED)
     found = (
         f"T = 10, tightened: {apart:,} labels if no tenant's models depend on the other's signals; "
         f"{passing:,} if one starts from the other's checkpoint, which carries those signals; "

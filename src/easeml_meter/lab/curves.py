@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from easeml_meter.lab.meters import Protocol, equal_edges, gap_meter
+from easeml_meter.lab.meters import Protocol, equal_edges, gap_meter, in_teams
 from easeml_meter.promise import compare, solve
 from easeml_meter.promise.budgets import Reverts
 from easeml_meter.promise.meter import Budget, Meter
-from easeml_meter.promise.teams import Teams
 
 
 class CurveForm(StrEnum):
@@ -94,17 +93,21 @@ def meter_of(curve: Curve, case: Case) -> Meter:
     budget: Budget | int = steps
     numbers = range(1, case.signals + 1)
     tolerances = [case.tolerance * (k if curve.nonuniform else 1) for k in numbers]
-    if curve.two_tenants:
-        budget = Teams(teams=(steps - steps // 2, steps // 2))
-    elif curve.travels and case.reverts:
+    if curve.travels and case.reverts:
         budget = Reverts(steps=steps, reverts=tuple(range(1, case.reverts + 1)))
-    return gap_meter(
+    meter = gap_meter(
         equal_edges(case.signals),
         tolerances,
         budget=budget,
         delta=case.delta,
         protocol=curve.protocol,
     )
+    return in_teams(meter, halves(steps)) if curve.two_tenants else meter
+
+
+def halves(steps: int) -> tuple[int, int]:
+    """Divide the steps between two teams."""
+    return steps - steps // 2, steps // 2
 
 
 def labels_of(meter: Meter, form: CurveForm = CurveForm.PUBLISHED) -> int:

@@ -13,6 +13,7 @@ from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.meter import Budget, Meter
 from easeml_meter.promise.renewals import EveryStep, Fresh
 from easeml_meter.promise.schema import Exacts, exact
+from easeml_meter.promise.teams import Teams
 
 
 class Protocol(StrEnum):
@@ -61,3 +62,20 @@ def with_tolerances(meter: Meter, tolerances: Sequence[float]) -> Meter:
     """Return the meter with other tolerances on the same bands."""
     other = Exacts(map(exact, tolerances))
     return replace(meter, question=replace(gap_of(meter), tolerance=other))
+
+
+def in_teams(meter: Meter, answers: Sequence[int], *, handover: bool = False) -> Meter:
+    """Return the meter with so many answers for each team."""
+    return replace(meter, budget=Teams(teams=tuple(answers), handover=handover))
+
+
+def teams_of(meter: Meter) -> int:
+    """Return how many teams there are; 0 where nobody speaks of teams."""
+    return len(meter.budget.teams)
+
+
+def as_one(meter: Meter) -> Meter:
+    """Return the meter as if its teams were one developer."""
+    if not isinstance(meter.budget, Teams):
+        return meter
+    return replace(meter, budget=replace(meter.budget, handover=True).of(1))

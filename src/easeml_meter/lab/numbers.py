@@ -29,6 +29,7 @@ from easeml_meter.lab.curves import (
     Case,
     Curve,
     CurveForm,
+    halves,
     labels,
     labels_of,
     meter_of,
@@ -459,7 +460,7 @@ def side_by_side() -> list[dict[str, Any]]:
         plan = f"--steps {at.steps} --signals {at.signals} --delta {at.delta:g}"
         plan += f" --tolerance {','.join(f'{float(each):g}' for each in tolerances)}"
         here = [_HERE.get(curve.protocol, str(curve.protocol))]
-        teams = ",".join(map(str, meter.budget.teams))
+        teams = ",".join(map(str, halves(at.steps)))
         reverts = meter.budget.reverts if isinstance(meter.budget, Reverts) else ()
         for given, option, name in (
             (curve.nonuniform, "", "a tolerance for each band"),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from easeml_meter.errors import invalid
+from easeml_meter.lab.meters import teams_of
 from easeml_meter.lab.simulation.arena import Arena
 from easeml_meter.lab.simulation.behaviours import (
     Play,
@@ -59,7 +60,7 @@ class Developer:
 
     def at_home(self, meter: Meter) -> bool:
         """Whether a meter has what this developer makes use of; else it is another's twin."""
-        teams = len(meter.budget.teams)
+        teams = teams_of(meter)
         if self.hands_over and teams > meter.budget.apart:
             return False
         shares = self.passes or self.hands_over

@@ -10,12 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from easeml_meter.charts import altair
-from easeml_meter.lab.meters import equal_edges, gap_meter
+from easeml_meter.lab.meters import equal_edges, gap_meter, in_teams
 from easeml_meter.lab.simulation.coverage import Advance, Coverage, coverage, experiment
-from easeml_meter.promise.budgets import Reverts, Steps
+from easeml_meter.promise.budgets import Reverts
 from easeml_meter.promise.compare import published
 from easeml_meter.promise.meter import Budget, Meter
-from easeml_meter.promise.teams import Teams
 
 
 @dataclass(frozen=True)
@@ -60,23 +59,26 @@ class Misuse:
         return [*map(round, below), self.needed]
 
 
-def _meter(budget: Budget) -> Meter:
+def _meter(budget: Budget | int) -> Meter:
     tolerances = [0.05, 0.1, 0.15, 0.2, 0.25]
     return gap_meter(equal_edges(5), tolerances, delta=0.05, budget=budget)
+
+
+_TEAMS = (25,) * 16
 
 
 MISUSES = (
     Misuse(
         "16 teams pass on checkpoints, but are counted as isolated",
-        _meter(Teams(teams=(25,) * 16)),
+        in_teams(_meter(400), _TEAMS),
         "checkpoints",
-        _meter(Teams(teams=(25,) * 16, handover=True)),
+        in_teams(_meter(400), _TEAMS, handover=True),
     ),
     Misuse(
         "200 reverts after bad answers, but counted as fixed in advance",
         _meter(Reverts(steps=200, reverts=tuple(range(1, 201)))),
         "reverter",
-        _meter(Steps(steps=200)),
+        _meter(200),
     ),
 )
 

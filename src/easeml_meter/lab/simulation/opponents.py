@@ -11,6 +11,7 @@ from numpy.random import Generator
 
 from easeml_meter.checks import refuse_with
 from easeml_meter.errors import invalid
+from easeml_meter.lab.meters import teams_of
 from easeml_meter.lab.simulation import probing, voting
 from easeml_meter.lab.simulation.arena import answer_to
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer, developer_named
@@ -114,7 +115,7 @@ def opponent_of(meter: Meter) -> Opponent | None:
         about = "judge_error", float(sample.judge_error)
     unplayed = _of_bands(question) | {
         "the incremental protocol": question.climbs_only,
-        "tenants": budget.teams,
+        "tenants": teams_of(meter),
         "reverts": isinstance(budget, Reverts),
         "memory": isinstance(budget, Memory),
         "strata": sample.parts is not None and sample.loss != "0-1",

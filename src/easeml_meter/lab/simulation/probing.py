@@ -15,11 +15,11 @@ from fractions import Fraction
 from functools import cache, cached_property
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.random import Generator
 
 from easeml_meter.conditions import Clause, Comparison, Variable
 from easeml_meter.core.questions.passing import PassFail
+from easeml_meter.lab.meters import as_one
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.promise import ledger, solve
 from easeml_meter.promise.closing import Closing
@@ -27,7 +27,6 @@ from easeml_meter.promise.condition import PASS, Change, Condition
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.questions import Shown, is_band, measured_of
-from easeml_meter.promise.teams import Teams
 
 
 def broken_sessions(meter: Meter, labels: int, runs: int, random: Generator) -> Flags:
@@ -36,10 +35,7 @@ def broken_sessions(meter: Meter, labels: int, runs: int, random: Generator) -> 
     The answers are those that the planned test set allows, whatever number of labels is played.
     Teams share every answer, as they are counted.
     """
-    if isinstance(meter.budget, Teams):
-        together = replace(meter.budget, handover=True).of(1)
-        meter = replace(meter, budget=together)
-    game = _Game(meter, labels)
+    game = _Game(as_one(meter), labels)
     lucky = random.binomial(game.block, 0.5, size=(runs, game.probes))
     return np.array([game.broken(row) for row in lucky.tolist()], dtype=np.bool_)
 
