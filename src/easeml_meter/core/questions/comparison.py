@@ -117,14 +117,15 @@ def compare_forms(
     Raises:
         InvalidInput: it is another meter: its forms are not those of the regular one.
     """
-    others = (spec.drawn, spec.ceiling) != (None, None) or spec.published
-    regular = spec.protocol is Protocol.REGULAR and spec.count is Count.CONSISTENT
-    if others or not regular or len(set(spec.tolerances)) != 1:
+    meter, question = spec.meter, spec.meter.question
+    regular = question.numbered and question.limit is None and not question.climbs_only
+    own = spec.published or spec.count is not Count.CONSISTENT or meter.only_planned
+    if own or not regular or len(set(question.tolerances)) != 1:
         raise InvalidInput(
             "forms: those of another meter asked for, give a regular one with one tolerance, and "
             "neither drawn edges nor a ceiling: compare_forms(spec, ceiling=0.3) adds those"
         )
-    tolerance = spec.tolerances[0]
+    tolerance = float(question.tolerances[0])
     # For given labels, about a tolerance apart promises most on average.
     apart = usually_apart(tolerance) if labels is None else max(0.01, round(tolerance, 2))
     drawn = spec.replace(drawn=apart)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from easeml_meter.core.questions.comparison import Setting, lines
 from easeml_meter.promise import solve
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.bounds import Bound
 from easeml_meter.promise.numbers.plain import log_sum
 from easeml_meter.promise.numbers.tails import log_tail
-from easeml_meter.spec import MeterSpec, Protocol
 
 _RATIO = 2.0
 """From one size at which a tail is computed to the next; between them it is nearly straight."""
@@ -27,8 +27,8 @@ def sketch(setting: Setting, steps: Sequence[int]) -> dict[str, list[float]]:
     Of a few dozen labels it may miss more.
     """
     budget = math.log(setting.delta)
-    rows = [(name, spec) for count in steps for name, spec in lines(setting, count)]
-    counts = [[each.log_count for each in solve.terms(spec.meter)] for _, spec in rows]
+    rows = [(name, spec.meter) for count in steps for name, spec in lines(setting, count)]
+    counts = [[each.log_count for each in solve.terms(meter)] for _, meter in rows]
     # Hoeffding's bound for all that is counted is above; less than a third of it for one model,
     # below.
     scale = 2 * setting.tolerances[0] ** 2
@@ -37,10 +37,10 @@ def sketch(setting: Setting, steps: Sequence[int]) -> dict[str, list[float]]:
     nodes = np.geomspace(least, most, 2 + math.ceil(math.log(most / least) / math.log(_RATIO)))
     tails = _Tails(nodes)
     found: dict[str, list[float]] = {}
-    for (name, spec), logs in zip(rows, counts, strict=True):
-        failure = tails.failure(spec, logs, budget)
+    for (name, meter), logs in zip(rows, counts, strict=True):
+        failure = tails.failure(meter, logs, budget)
         size = float(np.interp(-budget, -failure, nodes))
-        sets = spec.steps if spec.protocol is Protocol.RESAMPLING else 1
+        sets = int(meter.budget.steps) if meter.renewal.anew else 1
         found.setdefault(name, []).append(size * sets)
     return found
 
@@ -52,11 +52,9 @@ class _Tails:
         self._sizes = [round(node) for node in nodes]
         self._known: dict[float, NDArray[np.float64]] = {}
 
-    def failure(
-        self, spec: MeterSpec, counts: Sequence[float], budget: float
-    ) -> NDArray[np.float64]:
+    def failure(self, meter: Meter, counts: Sequence[float], budget: float) -> NDArray[np.float64]:
         terms: list[NDArray[np.float64]] = []
-        for count, tolerance in zip(counts, spec.tolerances, strict=False):
+        for count, tolerance in zip(counts, map(float, meter.question.tolerances), strict=False):
             if tolerance not in self._known:
                 rough = count + log_tail(Bound.KL, self._sizes[0], tolerance)
                 if terms and rough < budget - _UNSEEN:
