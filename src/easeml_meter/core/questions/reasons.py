@@ -18,7 +18,7 @@ from easeml_meter.core.questions.planning import (
 )
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise import solve
-from easeml_meter.promise.budgets import Memory
+from easeml_meter.promise.budgets import Memory, Steps
 from easeml_meter.promise.numbers.rounding import at_most
 from easeml_meter.promise.renewals import Fresh
 from easeml_meter.spec import MeterSpec, Protocol, default_edges
@@ -65,7 +65,9 @@ def why_unexplained(spec: MeterSpec) -> str | None:
     question = question_of(spec)
     if not isinstance(question, GapQuestion):
         return "only the gap on one test set is taken apart: plan it with other steps, or tolerance"
-    if spec.sized:  # its labels are those of the rows drawn, whatever the promise is counted of
+    if (
+        not spec.meter.sample.counts_rows
+    ):  # its labels are those of the rows drawn, whatever the promise is counted of
         return f"the {question.unit} of a score or a judge are not taken apart: plan other settings"
     return None
 
@@ -89,7 +91,7 @@ def _unadapted(spec: MeterSpec) -> int:
 
     They are those of the same test set: with its ceiling and its strata, by the tightest bound.
     """
-    nobody_looks = Memory(steps=spec.steps, memory=0)
+    nobody_looks = Memory(steps=int(spec.meter.budget.steps), memory=0)
     return solve.labels(msgspec.structs.replace(spec.meter, budget=nobody_looks, renewal=Fresh()))
 
 
@@ -103,27 +105,29 @@ def _knobs(spec: MeterSpec, labels: int) -> Iterator[Knob]:
         half = reachable_tolerance(spec, max(1, labels // 2), keep_edges=True)
     except InvalidInput:  # so few cannot be drawn of all strata, or promise nothing
         return
-    wider = ", ".join(dict.fromkeys(map(at_most, half.spec.tolerances)))
+    wider = ", ".join(dict.fromkeys(map(at_most, map(float, half.spec.meter.question.tolerances))))
     yield Knob(f"tolerance {wider}", half, "answers that are less exact")
 
 
 def _changes(spec: MeterSpec) -> Iterator[tuple[str, dict[str, Any], str]]:
-    tolerance = spec.tolerances[0]
-    if spec.drawn is None:
+    question, budget = spec.meter.question, spec.meter.budget
+    tolerance = float(question.tolerances[0])
+    if question.numbered:
         apart = usually_apart(tolerance)
         yield f"drawn {apart:g}", {"drawn": apart}, "edges that move with every answer"
-    if spec.protocol is Protocol.REGULAR:
+    if not (question.climbs_only or spec.meter.only_planned):
         worst = "you learn the worst band so far, not this model's"
         yield "incremental", {"protocol": Protocol.INCREMENTAL}, worst
-    if spec.ceiling is None:
+    if question.limit is None:
         silent = f"no reading for test losses above {_CEILING:g}"
         yield f"ceiling {_CEILING:g}", {"ceiling": _CEILING}, silent
-    one = spec.drawn is None and len(set(spec.tolerances)) == 1
+    one = question.numbered and len(set(question.tolerances)) == 1
     if one and not spec.has_default_edges:
         plain = spec.with_edges(default_edges(tolerance))
         named = ", ".join(f"{edge:g}" for edge in plain.edges)
         yield f"edges {named}", {"bands": plain.bands}, "bands at least two tolerances wide"
-    if spec.steps > 1 and not (spec.tenants or spec.reverts):
-        half = spec.steps // 2
-        fewer = "fewer" if spec.steps % 2 else "half as many"
+    steps = int(budget.steps)
+    if steps > 1 and isinstance(budget, Steps | Memory):
+        half = steps // 2
+        fewer = "fewer" if steps % 2 else "half as many"
         yield f"steps {half}", {"steps": half}, f"{fewer} answers from a test set"
