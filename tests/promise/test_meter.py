@@ -308,3 +308,26 @@ def test_no_answers_are_left_where_levels_have_an_end() -> None:
     at = ledger.fold(meter, ["1", "2"])
     assert (ledger.left(meter, at), ledger.may(meter, at)) == (0, False)
     assert ledger.left(meter, ledger.start(meter)) == 2
+
+
+@pytest.mark.parametrize(
+    ("flat", "where"),
+    [
+        ("[meter]\nsteps = 10", "meter.steps: not here: write steps into [budget]"),
+        ("[meter]\ntenants = [2, 3]", "write teams into [budget]"),
+        ('[meter]\nquestion = "gap"', "write ask into [question]"),
+        ("[meter]\nwindow = 3", "write window into [renewal]"),
+        ("[meter]\nsubmissions = 3", "write answers into [renewal]"),
+        ("[meter]\nceiling = 0.1", "write ceiling into [question]"),
+        ("[meter]\nclusters = true", "write cluster into [sample]"),
+        ('[meter]\nloss = "brier"', "write loss into [sample]"),
+        ("delta = 0.1", "write delta into [meter]"),
+        ("[[bands]]\nlower = 0", "write edges and tolerance into [question]"),
+        ("[meter]\nmixture = 3", "no such table or key"),
+    ],
+)
+def test_a_flat_file_is_told_where_its_settings_went(flat: str, where: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Meter.loads(flat)
+    assert where in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -181,7 +181,7 @@ class Signal(Shown):
     @property
     def told_edges(self) -> Range | None:
         """The edges of the band told, where some may be left out near the ceiling."""
-        return self.gap if self.spec.merges else None
+        return self.gap if self.spec.meter.asked.merges else None
 
     @property
     def tolerance(self) -> float | None:

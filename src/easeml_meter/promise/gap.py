@@ -130,7 +130,7 @@ class Gap(Asking, frozen=True, kw_only=True):
         return 1 - self.floor if self.floor is not None else self.ceiling
 
     @property
-    def merges(self) -> bool:
+    def merges(self) -> bool:  # type: ignore[override]
         """Whether edges near the ceiling are left out of an answer, and "above" is one of two."""
         return self.limit is not None and not self.worst
 

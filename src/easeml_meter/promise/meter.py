@@ -30,7 +30,7 @@ from easeml_meter.promise.numbers.rounding import confidence_of
 from easeml_meter.promise.proofs import check_pairs
 from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
 from easeml_meter.promise.samples import Clusters, Judge, OnDemand, Rows, Strata
-from easeml_meter.promise.schema import Exact, Setting, Settings, decode, encode, exact
+from easeml_meter.promise.schema import Exact, Setting, Settings, decode, encode, exact, settings_of
 from easeml_meter.promise.shapes import Shape
 from easeml_meter.promise.teams import Teams
 
@@ -197,11 +197,13 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
         """Build a meter from the five tables of a file."""
         strange = [name for name in data if name not in _TABLES]
         if strange:
-            raise InvalidInput(_moved(strange[0]))
+            raise InvalidInput(f"meter.toml: {_moved(strange[0])}")
         tables = {name: data.get(name, {}) for name in _TABLES}
         for name, table in tables.items():
             if not isinstance(table, Mapping):
                 raise invalid(name, table, f"a table: [{name}]")
+        if rest := [key for key in tables["meter"] if key != "delta"]:
+            raise InvalidInput(f"meter.{_moved(rest[0])}")
         question = _question(tables["question"])
         budget = _budget(tables["budget"], question)
         sample = decode(
@@ -210,9 +212,6 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
         renewal = decode(
             _chosen("renewal", tables["renewal"], RENEWALS, Fresh), tables["renewal"], "renewal"
         )
-        rest = {key: value for key, value in tables["meter"].items() if key != "delta"}
-        if rest:
-            raise InvalidInput(f"meter.{next(iter(rest))}: no such key: delta is the only one here")
         delta = exact(tables["meter"].get("delta", "0.1"), "meter.delta")
         return cls(question=question, budget=budget, sample=sample, renewal=renewal, delta=delta)
 
@@ -305,12 +304,31 @@ def _key_of(part: Settings, name: str) -> dict[str, Any]:
     return {key: True for key, kind in marks.items() if type(part) is kind and name}
 
 
+_RENAMED = {
+    "question": "ask",
+    "gap": "signed",
+    "protocol": "worst",
+    "tenants": "teams",
+    "submissions": "answers",
+    "top_up": "then",
+    "clusters": "cluster",
+}
+"""Settings of the flat file that have another name in their table."""
+
+
 def _moved(name: str) -> str:
     """Say where a setting of the flat file went."""
-    table = {
-        "bands": "[question] edges = [..] and tolerance = ..",
-        "steps": "[budget] steps",
-        "delta": "[meter] delta",
-        "loss": "[sample] loss",
+    if name == "bands":
+        return "bands: no such table: write edges and tolerance into [question]"
+    parts: dict[str, tuple[Any, ...]] = {
+        "question": (*WORDS.values(), Condition, Change),
+        "budget": (Steps, Teams, *BUDGETS.values()),
+        "sample": (Rows, *SAMPLES.values()),
+        "renewal": tuple(RENEWALS.values()),
+        "meter": (Meter,),
     }
-    return f"meter.toml: {name}: no such table: {table.get(name, f'one of {list(_TABLES)}')}"
+    key = _RENAMED.get(name, name)
+    for table, kinds in parts.items():
+        if any(key in settings_of(kind) for kind in kinds):
+            return f"{name}: not here: write {key} into [{table}]"
+    return f"{name}: no such table or key: tables are {', '.join(_TABLES)}"

@@ -82,6 +82,8 @@ class Asking(Settings, frozen=True, kw_only=True):
     """How far apart the edges are that are drawn for every answer; none: no edges are."""
     climbs_only: ClassVar[bool] = False
     """Whether an answer is about the worst model so far."""
+    merges: ClassVar[bool] = False
+    """Whether edges near a ceiling are left out of an answer, which then reaches over more."""
     one_sided: ClassVar[bool] = False
     """Whether a model that is better on the test set has no gap."""
 
