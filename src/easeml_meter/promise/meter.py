@@ -319,7 +319,7 @@ _RENAMED = {
 def _moved(name: str) -> str:
     """Say where a setting of the flat file went."""
     if name == "bands":
-        return "bands: no such table: write edges and tolerance into [question]"
+        return "bands: no such table: write [question] edges = [..] and tolerance = .."
     parts: dict[str, tuple[Any, ...]] = {
         "question": (*WORDS.values(), Condition, Change),
         "budget": (Steps, Teams, *BUDGETS.values()),
@@ -330,5 +330,5 @@ def _moved(name: str) -> str:
     key = _RENAMED.get(name, name)
     for table, kinds in parts.items():
         if any(key in settings_of(kind) for kind in kinds):
-            return f"{name}: not here: write {key} into [{table}]"
+            return f"{name}: not here: write it as [{table}] {key}"
     return f"{name}: no such table or key: tables are {', '.join(_TABLES)}"
