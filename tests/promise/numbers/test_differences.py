@@ -205,3 +205,17 @@ def test_no_developer_beats_the_count(
     found = worst_adversary(old, labels, *asked[:2], steps)
     bound = passing.log_models(steps) + differences.log_pass_tail(labels, *asked)
     assert 0 < found <= math.exp(bound)
+
+
+@pytest.mark.parametrize(
+    ("change", "most"), [("0.02", "0.2"), ("0.1", "0.3"), ("0.05", "0.1"), ("0.2", "0.5")]
+)
+@pytest.mark.parametrize("labels", [60, 97, 233, 701])
+def test_where_one_row_is_always_enough_no_part_of_another_is_counted(
+    change: str, most: str, labels: int
+) -> None:
+    """n - o > -C +/- C: X+ - X- has to be above 0, whatever the size is."""
+    asked = -Fraction(change), Fraction(change), Fraction(most)
+    onwards = differences.log_pass_tail_from(labels, *asked)
+    own = [differences.log_pass_tail(size, *asked) for size in range(labels, labels + 60)]
+    assert max(own) <= onwards <= own[0] + 0.5

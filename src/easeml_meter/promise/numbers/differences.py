@@ -103,6 +103,8 @@ def log_pass_tail_from(labels: int, change: Fraction, tolerance: Fraction, most:
         return here
     # Where all rows may differ, X+ - X- is odd or even with n: two rows make a step.
     whole = most > Fraction(1, 2)
+    if not share and not whole:  # one row is needed, whatever n is: no part of another can be
+        return here
     further = _log_sum_over_rows(labels, needed + 1 + whole, allowed, float(change), worst)
     part = 1.0 if whole else float(needed - edge)
     return min(0.0, here + part * max(0.0, here - SEARCH_MARGIN - further))
