@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-NAMES = ("planner", "scoring", "sealing", "gate")
+NAMES = ("planner", "deciding", "scoring", "sealing", "gate")
 REPEATS = 7
 
 
