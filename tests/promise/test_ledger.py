@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.promise import ledger, solve
 from easeml_meter.promise.ledger import Snapshot
 from easeml_meter.promise.meter import Meter
+from easeml_meter.promise.proofs import log_counts
 
 _BANDS = "edges = [0.05, 0.1, 0.2]"
 METERS = {
@@ -120,3 +122,24 @@ def test_after_a_top_up_there_are_the_answers_of_the_second_stage() -> None:
     ledger.check_size(on, solve.labels(on, 1), stage=1)
     assert ledger.left(on, ledger.start(on, stage=1)) == 3
     assert ledger.level(on, ledger.start(on, stage=1)) < ledger.level(on, ledger.start(on))
+
+
+@pytest.mark.parametrize("name", ["regular", "ceiling", "drawn", "worst", "teams", "condition"])
+@pytest.mark.parametrize("renewal", ["", "renewal = {then = 3}", "renewal = {window = 3}"])
+def test_the_levels_of_all_events_sum_to_delta(name: str, renewal: str) -> None:
+    """Before and after a top-up together, and over all windows that share a delta."""
+    try:
+        on = Meter.loads(f"question = {METERS[name]}\n{renewal}")
+    except InvalidInput:
+        assert renewal  # nobody proved these pairs
+        assert name in ("teams", "condition")
+        return
+    counts = log_counts(on.shape, on.budget, on.renewal)
+    stages = {stage for stage, _ in counts}
+    total = sum(
+        math.exp(count) * float(ledger.level(on, ledger.start(on, stage=stage)))
+        for (stage, _), count in counts.items()
+    )
+    assert total == pytest.approx(float(on.delta), rel=1e-6)
+    assert total <= float(on.delta) * (1 + 1e-12)
+    assert len(stages) == 1 + ("then" in renewal)
