@@ -95,7 +95,7 @@ def test_a_question_says_what_it_needs(
     question: str, needs: set[str], *, promotes: bool, verdict: bool
 ) -> None:
     found = Meter.loads(f"[question]\n{question}").question
-    assert (found.needs, found.promotes, found.verdict) == (needs, promotes, verdict)
+    assert (found.needs, found.promotes, found.verdict) == (frozenset(needs), promotes, verdict)
 
 
 @pytest.mark.parametrize(

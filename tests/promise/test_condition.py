@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Sequence
 from fractions import Fraction
 
 import pytest
@@ -89,7 +90,7 @@ def test_every_bar_of_a_change_is_that_of_one_look(
     cases: int, change: Fraction, level: Fraction
 ) -> None:
     bars = bars_of_change(cases, change, level)
-    some = range(cases + 1)
+    some: Sequence[int] = range(cases + 1)
     if cases > 1000:
         some = random.Random(3).sample(range(cases + 1), 60)  # noqa: S311
     for disputed in some:

@@ -18,7 +18,8 @@ from tests.promise.sums import possible_bands
 
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import read_of
-from easeml_meter.lab.simulation.arena import UNREAD, gap_of, name_of, number_of
+from easeml_meter.lab.meters import gap_of
+from easeml_meter.lab.simulation.arena import UNREAD, name_of, number_of
 from easeml_meter.promise.gap import Unmerged as UnmergedGap
 from easeml_meter.promise.numbers.rounding import as_written
 from easeml_meter.promise.questions import Shown, measured_of
@@ -301,7 +302,7 @@ def test_possible_bands_of_unequal_tolerances(tolerances: list[int], wide: int) 
         steps=2,
         delta=0.1,
     )
-    ends = itertools.pairwise((0, *map(as_written, spec.edges), 1))
+    ends = itertools.pairwise((Fraction(0), *map(as_written, spec.edges), Fraction(1)))
     each = zip(ends, map(as_written, spec.tolerances), strict=True)
     ranges = [(max(Fraction(0), low - eps), high + eps) for (low, high), eps in each]
     gaps = [Fraction(k, 400) for k in range(401)]

@@ -34,7 +34,10 @@ def answer(meter: Meter, at: Snapshot, rows: Measured) -> Answer:
     if isinstance(question, Alarm):
         g = ledger.margin(meter, at, rows.shown)
         return "alarm" if g is None else question.answer(at.told, rows, level, g)
-    return meter.asked.answer(at.told, rows, level)
+    asked = meter.asked
+    if isinstance(asked, Alarm):
+        raise AssertionError("a meter that raises alarms is one of alarms")
+    return asked.answer(at.told, rows, level)
 
 
 def broken(meter: Meter, at: Snapshot, told: Answer, rows: Measured, truth: Truth) -> bool:

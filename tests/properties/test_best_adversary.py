@@ -106,7 +106,7 @@ def test_a_developer_who_remembers_one_answer(edges: tuple[int, ...]) -> None:
         return max((spared & wrong).bit_count() for wrong in endings)
 
     @cache
-    def second(spared: int) -> set[tuple[int, tuple[tuple[int, int], ...]]]:
+    def second(spared: int) -> set[tuple[int, tuple[tuple[str, int], ...]]]:
         """List, for each second model: where it breaks its promise, and what is left by answer."""
         found = set()
         for question in asked:
@@ -119,7 +119,7 @@ def test_a_developer_who_remembers_one_answer(edges: tuple[int, ...]) -> None:
     for question in adversary.questions(0, 0):
         first = sum(wrong.bit_count() for _, _, wrong in question)
         for chosen in itertools.product(*(second(right) for _, right, _ in question)):
-            windows: dict[int, int] = {}
+            windows: dict[str, int] = {}
             for answer, spared in (each for _, left in chosen for each in left):
                 windows[answer] = windows.get(answer, 0) | spared
             reached = sum(broken for broken, _ in chosen) + sum(map(last, windows.values()))

@@ -38,7 +38,7 @@ from easeml_meter.core.signals import (
     name_of,
 )
 from easeml_meter.core.views import SessionView
-from easeml_meter.lab.simulation.arena import gap_of
+from easeml_meter.lab.meters import gap_of
 from easeml_meter.promise import ledger
 from easeml_meter.promise.levels import ends_of
 from easeml_meter.promise.numbers.rounding import as_written

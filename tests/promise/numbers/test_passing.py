@@ -15,6 +15,7 @@ from scipy.stats import binom
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.promise.numbers import passing
+from easeml_meter.promise.numbers.plain import rate
 
 shares = st.fractions(Fraction(1, 20), Fraction(9, 10), max_denominator=30)
 tolerances = st.fractions(Fraction(1, 100), Fraction(9, 100), max_denominator=100)
@@ -55,7 +56,7 @@ def test_the_largest_tail_of_all_larger_sizes(threshold: str, tolerance: str) ->
     needed = np.array([math.floor(int(n) * (p + eps)) for n in sizes])
     truth = binom.logsf(needed, sizes, float(p))
     onwards = np.maximum.accumulate(truth[::-1])[::-1]
-    begun = math.ceil(0.5 / passing.rate(p, eps)) + 20
+    begun = math.ceil(0.5 / rate(p, eps)) + 20
     for n in [*range(begun, begun + 60), 500, 501, 999, 2000]:
         assert passing.log_tail_from(n, p, eps) == pytest.approx(onwards[n - 1], rel=1e-9)
     for n in range(1, begun):  # here a bound in closed form may stand in
