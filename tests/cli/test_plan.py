@@ -421,7 +421,7 @@ def test_the_alarm_is_the_first_offer(capsys: Captured, typed: list[str], alarm:
 
 def test_a_plan_of_an_alarm_says_what_else_there_is(capsys: Captured) -> None:
     _, out, _ = run(capsys, "plan", "500")
-    assert out.splitlines()[:10] == [
+    assert out.splitlines()[:11] == [
         "ok will mean: true error at most the validation error + 10.5 points (500 labels, 250 "
         "validation rows; 13.5 after one alarm, 14.4 after two).",
         "90 % sure of all ok together. A model at an error of 20 % that was neither fitted nor "
@@ -431,6 +431,7 @@ def test_a_plan_of_an_alarm_says_what_else_there_is(capsys: Captured) -> None:
         "Other ways, and what they add to the validation error:",
         "  20 answers                      + 10.5 points, 14.0 after one alarm",
         "  100 answers                     + 10.5 points, 15.0 after one alarm",
+        "  no end                          + 10.5 points, 14.4 after one alarm at answer 10",
         "  95 % sure                       + 11.1 points, 14.0 after one alarm",
         "  1,000 labels                    + 7.4 points, 9.5 after one alarm",
         "  bands (--ask gap)               + 13.4 points in the lowest",
@@ -446,6 +447,10 @@ def test_a_plan_of_an_alarm_says_what_else_there_is(capsys: Captured) -> None:
     assert "(20 %: 94, 30 %: 89)." in out
     _, out, _ = run(capsys, "plan", "500", "--validation", "100")
     assert "+ 13.1 points (500 labels, 100 validation rows; 16.4 after one alarm, 17.2" in out
+    _, out, _ = run(capsys, "plan", "9k", "--steps", "no end")
+    assert "; 3.3 after one alarm at answer 10, 3.7 after another at 20)." in out
+    assert "steps                  no end" in out
+    assert out.endswith("Next: meter init --labels 9000 --steps 'no end'\n")
     _, out, _ = run(capsys, "plan", "--g", "0.05")
     assert "+ 5.0 points (2,116 labels, 1,058 validation rows)." in out
 

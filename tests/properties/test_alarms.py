@@ -19,8 +19,10 @@ from easeml_meter.promise import ledger
 from easeml_meter.promise.alarm import bar_of
 from easeml_meter.promise.ledger import Snapshot, margin
 from easeml_meter.promise.questions import Shown, measured_of
+from easeml_meter.report.page import html_page
 
 HIDDEN, VISIBLE = 200, 100
+SIZES = Shown(HIDDEN, None, VISIBLE)
 
 
 def alarm(**settings: Any) -> MeterSpec:
@@ -181,3 +183,39 @@ def test_a_file_goes_there_and_back(tmp_path: Path) -> None:
     spec = alarm(expects=0.1, alarms=2)
     spec.write(tmp_path / "meter.toml")
     assert MeterSpec.read(tmp_path / "meter.toml") == spec
+
+
+def test_an_alarm_without_an_end_answers_on(tmp_path: Path) -> None:
+    spec = alarm(endless=True)
+    spec.write(tmp_path / "meter.toml")
+    assert 'steps = "no end"' in (tmp_path / "meter.toml").read_text()
+    assert MeterSpec.read(tmp_path / "meter.toml") == spec
+    meter, hidden, visible = opened(tmp_path, spec)
+    for number in range(12):  # more than a meter gives that says nothing of them
+        told = meter.submit(guesses(hidden, 9, number), guesses(visible, 5), model=f"m{number}")
+        assert (told.name, told.steps_left, told.battery) == ("ok", 3, 1.0)
+    late = meter.submit(guesses(hidden, HIDDEN), guesses(visible, 5), model="bad")
+    wider = meter.submit(guesses(hidden, 1, 3), guesses(visible, 4), model="good")
+    assert (late.name, wider.name, wider.steps_left) == ("alarm", "ok", 2)
+    at = ledger.fold(spec.meter, [*["ok"] * 12, "alarm"])
+    early = ledger.fold(spec.meter, ["alarm"])
+    then, soon = (ledger.margin(spec.meter, each, SIZES) or Fraction(9) for each in (at, early))
+    assert wider.g == float(then) > float(soon), "the later an alarm comes, the less is left"
+    for number in (0, 1):
+        meter.submit(guesses(hidden, HIDDEN - 1, number), guesses(visible, 3), model=f"l{number}")
+    with pytest.raises(Spent):
+        meter.submit(guesses(hidden, 0), guesses(visible, 9), model="late")
+    assert "in all steps together" in meter.status().promise
+    assert "no end answers" in repr(spec)
+    assert "alarm" in html_page(meter.status())
+    meter.release()
+    assert meter.audit().sound
+
+
+def test_only_an_alarm_has_no_end() -> None:
+    for settings in ({"question": "n > 0.8 +/- 0.1"}, {"question": "better", "tolerance": 0.1}):
+        given: dict[str, Any] = {"bands": (), "steps": "no end", "delta": 0.1} | settings
+        with pytest.raises(InvalidInput, match="goes on without an end"):
+            MeterSpec.from_mapping({"meter": {k: v for k, v in given.items() if k != "bands"}})
+    with pytest.raises(InvalidInput, match="teams and no end"):
+        alarm(endless=True, tenants=(5, 5))

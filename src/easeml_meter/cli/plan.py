@@ -374,7 +374,7 @@ def show_plan(plan: Plan, answer: str = "size", *lines: str) -> None:
     question, budget = plan.question, plan.budget
     rows = {
         "size": f"{plan.size:,}",
-        "steps": f"{budget.steps:,}",
+        "steps": budget.answers,
         **question.facts,
         "delta": at_most(budget.failure),
         "failure probability": at_most(plan.failure_probability),

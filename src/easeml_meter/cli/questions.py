@@ -11,6 +11,7 @@ import click
 from easeml_meter.checks import read_confidence, read_share, read_shares, read_whole
 from easeml_meter.core.questions import asking
 from easeml_meter.errors import invalid
+from easeml_meter.promise.schema import NO_END
 from easeml_meter.spec import DEFAULT_DELTA, Protocol
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class _Read(click.ParamType):  # type: ignore[type-arg]
 
 
 WHOLE = _Read(int, read_whole)
+_STEPS = _Read(int, lambda name, text: text if text == NO_END else read_whole(name, text))
 _KINDS: dict[type, Any] = {
     int: WHOLE,
     float: _Read(float, read_share),
@@ -56,6 +58,8 @@ def _added(command: Command, options: Sequence[Option]) -> Command:
     for option in reversed(options):
         name, kind = f"--{option.name.replace('_', '-')}", option.kind
         typed = {"is_flag": True} if kind is bool else {"type": _KINDS.get(kind, kind)}
+        if option.name == "steps":
+            typed = {"type": _STEPS}
         command = click.option(name, help=option.about, **typed)(command)
     return command
 

@@ -424,7 +424,7 @@ def session_view(
     """
     spec = as_delivered(state.spec, test_set)
     signals: list[Signal] = []
-    left = spec.meter.answers(test_set.number) or 0
+    left = spec.meter.answers(test_set.number) or ledger.left(spec.meter, ledger.start(spec.meter))
     battery = 1.0
     if test_set.phase is Phase.ARCHIVED:
         battery, left = 0.0, 0

@@ -51,7 +51,10 @@ _FEW = 12
 
 def _plan_brief(plan: Plan) -> str:
     more = "" if plan.top_up is None else f"; {_top_up(plan.top_up)}"
-    needed = f"{plan.labels:,} {_unit(plan)} for {steps_words(plan.budget.steps)}"
+    answers = "answers without an end"
+    if not plan.budget.endless:
+        answers = steps_words(plan.budget.steps)
+    needed = f"{plan.labels:,} {_unit(plan)} for {answers}"
     return f"Plan: {needed}, {plan.question.brief}, {plan.confidence} sure{more}"
 
 
@@ -73,7 +76,7 @@ def _plan_words(plan: Plan) -> str:
 def _plan_html(plan: Plan) -> str:
     facts = {
         f"{_unit(plan)} needed": f"<b>{plan.labels:,}</b>",
-        "steps": f"{plan.budget.steps:,}",
+        "steps": plan.budget.answers,
         **{name: escaped(each) for name, each in plan.question.facts.items()},
         "sure": plan.confidence,
     }
@@ -90,7 +93,9 @@ def _plan_html(plan: Plan) -> str:
 def _spec_brief(spec: MeterSpec) -> str:
     question = spec.meter.question
     asked = f"{question.rungs} bands" if question.reads == "gap" else question.text
-    return f"MeterSpec: {spec.meter.budget.steps:,} answers, {asked}, {sure_words(spec)}"
+    steps = spec.meter.budget.steps
+    count = steps if isinstance(steps, str) else f"{steps:,}"
+    return f"MeterSpec: {count} answers, {asked}, {sure_words(spec)}"
 
 
 def _forms_brief(forms: Forms) -> str:

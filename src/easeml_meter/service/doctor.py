@@ -365,7 +365,7 @@ def totals(_actor: Actor, site: Site) -> Totals:
         answers = books.counts.answers_of_active()
         specs = {each.id: MeterState.of(each, (), None).spec for each in books.meters.all()}
         nearly = [
-            n >= NEARLY * specs[meter].of_test_set(number).steps
+            not specs[meter].endless and n >= NEARLY * specs[meter].of_test_set(number).steps
             for meter, (number, n) in answers.items()
         ]
         waits = books.counts.waits()

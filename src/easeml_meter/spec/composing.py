@@ -13,7 +13,7 @@ from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.meter import Budget, Meter, Question, Renewal
 from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
 from easeml_meter.promise.samples import Clusters, Judge, OnDemand, Rows, Strata
-from easeml_meter.promise.schema import exact
+from easeml_meter.promise.schema import NO_END, exact
 from easeml_meter.promise.teams import Teams
 from easeml_meter.spec.names import Gap as Sign
 from easeml_meter.spec.names import Protocol
@@ -67,7 +67,9 @@ def _budget(spec: MeterSpec) -> Budget:
     steps, first = spec.steps, spec.topped_up or spec.steps
     closing = None
     if spec.vouches:
-        closing = Closing(alarms=spec.alarms or _THREE, steps=steps)
+        no_end: Any = NO_END
+        count = no_end if spec.endless else steps
+        closing = Closing(alarms=spec.alarms or _THREE, steps=count)
     elif spec.passes is not None:
         closing = Closing(passes=spec.passes + 1, steps=steps)
     if len(spec.tenants) > 1:

@@ -26,6 +26,7 @@ from easeml_meter.conditions import (
 from easeml_meter.corpus import WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.numbers.bounds import Bound
+from easeml_meter.promise.schema import NO_END
 from easeml_meter.showing import Shown
 from easeml_meter.spec.bands import Band, default_edges, read_band
 from easeml_meter.spec.names import GAP, Count, Gap, Protocol, is_exact, is_zero_one
@@ -121,6 +122,8 @@ class MeterSpec(Shown):
     """Of an alarm without g: the loss that g is planned for; None: 0.2."""
     alarms: int | None = None
     """Of an alarm: the alarm of this number closes the test set; None: the third."""
+    endless: bool = False
+    """Of an alarm: it has no last answer, and `steps` says nothing. A file has steps = "no end"."""
     labels: int | None = None
     """Of an alarm without g: how many labels there will be."""
     metric: str = ""
@@ -168,7 +171,7 @@ class MeterSpec(Shown):
         for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
         carried = "commands_may_carry_inputs_out"
-        for name in ("published", "handover", "clusters", "on_demand", carried):
+        for name in ("published", "handover", "clusters", "on_demand", "endless", carried):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -553,6 +556,8 @@ class MeterSpec(Shown):
                 )
                 raise InvalidInput(f"meter.toml: [meter] {key[:40]!r} is no setting: {meant}")
         given = {"steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA, **meter}
+        if given["steps"] == NO_END:
+            given |= {"steps": DEFAULT_STEPS, "endless": True}
         if by_default:
             tolerance = given.pop("tolerance", None)
             if tolerance is None:
@@ -572,6 +577,8 @@ class MeterSpec(Shown):
             if field.name != "bands" and (required or value != field.default):
                 plain = str(value) if isinstance(value, StrEnum) else value
                 meter[field.name] = list(plain) if isinstance(plain, tuple) else plain
+        if meter.pop("endless", False):
+            meter["steps"] = NO_END
         if self.floor is not None:
             del meter["ceiling"]  # it follows from the floor
         if self.asked is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from easeml_meter.checks import finite, refuse_with, settle, whole
 from easeml_meter.conditions import BETTER
 from easeml_meter.errors import invalid
+from easeml_meter.promise.schema import NO_END
 from easeml_meter.spec.bands import Band, check_bands
 from easeml_meter.spec.names import GAP, METERS, Count, Gap, Protocol, is_zero_one
 
@@ -28,6 +29,8 @@ def check_question(spec: MeterSpec) -> None:
     for name in ("g", "expects", "alarms", "labels"):
         if getattr(spec, name) is not None and not spec.vouches:
             raise invalid(name, getattr(spec, name), 'only with question = "alarm"')
+    if spec.endless and not spec.vouches:
+        raise invalid("steps", NO_END, 'a number: only question = "alarm" goes on without an end')
     if spec.vouches:
         _check_alarm(spec)
     if spec.asked is None:
@@ -74,6 +77,7 @@ def _check_alarm(spec: MeterSpec) -> None:
     if spec.delta > MOST_DELTA:
         raise invalid("delta", spec.delta, f"at most {MOST_DELTA:g} with an alarm")
     unproved = {
+        "teams and no end": spec.endless and spec.tenants,
         "window": spec.window is not None,
         "top_up": spec.top_up is not None or spec.topped_up,
         "a judge": spec.judged,

@@ -106,6 +106,22 @@ def test_a_meter_is_made_of_labels_alone(served: Served, admin: Visitor) -> None
     assert made(served)["meter"] == {"steps": 3, "delta": 0.1}
 
 
+def test_an_alarm_without_an_end_has_its_pages(served: Served, admin: Visitor) -> None:
+    text = '[meter]\nsteps = "no end"\nquestion = "alarm"\nlabels = 50\n'
+    done = admin.send("/admin/meters/new", do="text", name="endless", text=text)
+    assert done.is_redirect
+    assert made(served)["meter"] == {
+        "steps": "no end",
+        "delta": 0.1,
+        "question": "alarm",
+        "labels": 50,
+    }
+    place = done.headers["location"]
+    for page in (place, place.removeprefix("/admin"), f"{place.removeprefix('/admin')}/promise"):
+        assert admin.get(page).status_code in (200, 403, 404), page
+    assert admin.get(place).status_code == 200
+
+
 def test_pass_or_fail_begins_with_a_condition_that_can_be_planned() -> None:
     assert plan_of(MeterDraft.of(DEFAULTS | {"asks": "condition"}).spec).labels > 0
     assert plan_of(MeterDraft.of(DEFAULTS | {"asks": "better"}).spec).labels > 0
@@ -292,7 +308,7 @@ def test_what_has_no_field_is_known() -> None:
     by_another_name = {"bands", "delta", "question", "topped_up", "count", "published"}
     without = {each.name for each in fields(MeterSpec)} - set(DEFAULTS) - by_another_name
     strata = {"stratum", "strata", "weights", "sizes"}  # a list of them is written in meter.toml
-    alarm = {"g", "expects", "alarms"}
+    alarm = {"g", "expects", "alarms", "endless"}
     assert without == PAPER | strata | alarm | {"commands_may_carry_inputs_out"}
 
 

@@ -31,12 +31,14 @@ THREE = 3
 USUAL_LOSS = Fraction(1, 5)
 """The loss that g is planned for, unless a meter says another one."""
 _OTHER_LOSSES = (Fraction(1, 5), Fraction(3, 10), Fraction(1, 2))
-_NUMBERS = ("one", "two")
+_TENTH = 10
+"""Without an end, a plan says what ok means if every tenth answer is an alarm."""
 
 
-def _at(alarms: int = 0) -> Snapshot:
-    """Return where a team stands: with an end, the level follows the number of alarms alone."""
-    return Snapshot(0, (alarms, *range(1, alarms + 1)))
+def _at(spec: MeterSpec, alarms: int = 0) -> Snapshot:
+    """Return where a team stands; with an end, the level follows the number of alarms alone."""
+    each = _TENTH if spec.endless else 1
+    return Snapshot(0, (each * alarms, *range(each, each * alarms + 1, each)))
 
 
 def in_force(spec: MeterSpec, at: Snapshot, rows: int, validation_rows: int) -> MeterSpec:
@@ -87,6 +89,10 @@ class AlarmQuestion(Question):
         """Those of every question, and what this one adds."""
         return assumptions_of(self.spec.meter)
 
+    def together(self, steps: int) -> str:
+        """Say which answers share delta."""
+        return "in all steps together" if self.spec.endless else super().together(steps)
+
     def composed(self, steps: int, delta: float) -> Meter:
         """Return the meter, with these answers and this delta."""
         return self.spec.replace(steps=steps, delta=delta).meter
@@ -102,9 +108,12 @@ class AlarmQuestion(Question):
         """Say what ok will mean, before an alarm and after each."""
         size = self.planned
         first, *later = self._margins(size)
+        names = ("one alarm", "two")
+        if self.spec.endless:
+            names = (f"one alarm at answer {_TENTH}", f"another at {2 * _TENTH}")
         after = [
-            f"{points(more)} after {name}{' alarm' * (alarms == 1)}"
-            for alarms, name in enumerate(_NUMBERS, 1)
+            f"{points(more)} after {name}"
+            for alarms, name in enumerate(names, 1)
             if alarms <= len(later) and (more := later[alarms - 1]) not in (None, first)
         ]
         sizes = f"{size:,} labels, {self._rows(size):,} validation rows"
@@ -121,7 +130,7 @@ class AlarmQuestion(Question):
         if g is None:
             return f"{sure} of all ok together."
         expects = exact(self.spec.expects or USUAL_LOSS)
-        level = ledger.level(self.spec.meter, _at())
+        level = ledger.level(self.spec.meter, _at(self.spec))
 
         def times(loss: Fraction) -> int:
             return round(100 * chance_of_ok(size, rows, loss, g, level))
@@ -138,14 +147,17 @@ class AlarmQuestion(Question):
         return max(1, size // 2) if self.validation_rows is None else self.validation_rows
 
     def _margins(self, size: int) -> list[Fraction | None]:
-        stages = range(min(self.spec.alarms or THREE, self.spec.steps))
+        stages = range(self.spec.alarms or THREE)
+        if not self.spec.endless:
+            stages = stages[: self.spec.steps]
         shown = Shown(size, None, self._rows(size))
-        return [ledger.margin(self.spec.meter, _at(alarms), shown) for alarms in stages]
+        return [ledger.margin(self.spec.meter, _at(self.spec, alarms), shown) for alarms in stages]
 
     @property
     def after_an_alarm(self) -> str:
         """What ok adds once there was an alarm, in points; a dash where it adds nothing."""
-        return points(self._margins(self.planned)[1]) if self.spec.steps > 1 else "-"
+        found = self._margins(self.planned)
+        return points(found[1]) if len(found) > 1 else "-"
 
     def details(self, plan: Plan) -> dict[str, Any]:
         """Return what ok will mean, for programs."""

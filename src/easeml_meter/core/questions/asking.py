@@ -22,6 +22,7 @@ from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Option, Question, check_tried_once
 from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.errors import invalid
+from easeml_meter.promise.schema import NO_END
 from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Protocol
 
 Options = dict[str, Any]
@@ -42,7 +43,7 @@ _BY_TEXT = (
 """The option for a question by its text, and those that go with it only."""
 OF_METERS = (
     Option("labels", int, "Labels that can stay hidden: all that a plan needs."),
-    Option("steps", int, "Promised answers, T. Default: 10; with --tolerance, all it allows."),
+    Option("steps", int, 'Promised answers, T, or "no end". Default: 10, or all that fit.'),
     Option("tolerance", list, "One number, or a comma list with one for each band."),
     Option("confidence", str, "How sure the promise is, such as 95. Default: 90."),
     Option("delta", float, "Given instead: 1 - confidence."),
@@ -244,6 +245,8 @@ def _alarm(given: Options) -> MeterSpec:
     check_many(settings.get("labels"))
     if isinstance(teams := settings.get("tenants"), str):
         settings["tenants"] = tuple(read_whole("tenants", each) for each in teams.split(","))
+    if settings.get("steps") == NO_END:
+        settings |= {"steps": DEFAULT_STEPS, "endless": True}
     steps = sum(settings.get("tenants", ())) or DEFAULT_STEPS
     known: Options = {"question": ALARM, "steps": steps, "delta": DEFAULT_DELTA}
     return MeterSpec(bands=(), **(known | settings))

@@ -24,6 +24,7 @@ from easeml_meter.promise import solve
 from easeml_meter.promise.kernel import MOST_DELTA
 from easeml_meter.promise.numbers.intervals import clopper_pearson
 from easeml_meter.promise.numbers.rounding import as_written, percent_at_least, percent_at_most
+from easeml_meter.promise.schema import NO_END
 from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
 
 FEWEST = 30
@@ -111,23 +112,28 @@ class Way:
         if points is None:
             return ""
         if isinstance(question, AlarmQuestion):
-            return f"+ {points} points, {question.after_an_alarm} after one alarm"
+            late = " at answer 10" if self.plan.spec.endless else ""
+            return f"+ {points} points, {question.after_an_alarm} after one alarm{late}"
         if self.ask:
             return f"+ {points} points in the lowest"
         return f"+ {points} points{' on average' if self.plan.spec.drawn is not None else ''}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it for programs."""
-        found = {"change": self.change, "labels": self.plan.labels, "steps": self.plan.budget.steps}
+        budget = self.plan.budget
+        steps = NO_END if budget.endless else budget.steps
+        found = {"change": self.change, "labels": self.plan.labels, "steps": steps}
         points = self.plan.question.promised_points
         return {**found, "ask": self.ask or None, "promised_points": points}
 
 
-def starts_with_alarm(labels: int | None, steps: int | None, delta: float) -> bool:
+def starts_with_alarm(labels: int | None, steps: int | str | None, delta: float) -> bool:
     """Whether an alarm is the first offer for so many labels and answers."""
     if labels is None or as_written(delta) > MOST_DELTA:
         return False
-    return labels <= _FIRST_WITH_ALARM or (steps or DEFAULT_STEPS) >= _MANY_STEPS
+    if labels <= _FIRST_WITH_ALARM or isinstance(steps, str):  # no end
+        return True
+    return (steps or DEFAULT_STEPS) >= _MANY_STEPS
 
 
 def check_many(labels: int | None) -> None:
@@ -175,8 +181,10 @@ def _alarms(plan: Plan, labels: int) -> Iterator[Way]:
 
     if not spec.tenants:
         for steps in _OTHER_ALARMS:
-            if steps != spec.steps:
-                yield from way(f"{steps} answers", steps=steps)
+            if spec.endless or steps != spec.steps:
+                yield from way(f"{steps} answers", steps=steps, endless=False)
+        if not spec.endless:
+            yield from way("no end", endless=True)
     sure = _SURER if spec.delta > _SURER else DEFAULT_DELTA
     yield from way(f"{100 * (1 - sure):g} % sure", delta=sure)
     if spec.g is None:

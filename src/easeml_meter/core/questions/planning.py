@@ -26,6 +26,7 @@ from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.rounding import as_written, confidence_of
 from easeml_meter.promise.numbers.scores import rows_for
+from easeml_meter.promise.schema import NO_END
 from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, MeterSpec, default_edges
 
@@ -40,11 +41,13 @@ class Budget:
     """How often sealing may be tried: each try could be the lucky one, so delta is divided."""
     stages: int = 1
     """How many test sets share what is there for one: two, if the second is the first and more."""
+    endless: bool = False
+    """Whether there is no last answer: `steps` says nothing."""
 
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Self:
         """Return the budget of a meter."""
-        return cls(spec.steps, spec.delta, spec.tries, spec.stages)
+        return cls(spec.steps, spec.delta, spec.tries, spec.stages, spec.endless)
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, at_least=1)
@@ -54,6 +57,11 @@ class Budget:
         if not 1e-300 <= self.delta < 1:
             raise invalid("delta", self.delta, "a number between 1e-300 and 1")
         whole("tries", self.tries, at_least=1)
+
+    @property
+    def answers(self) -> str:
+        """How many there are, in words."""
+        return NO_END if self.endless else f"{self.steps:,}"
 
     @property
     def failure(self) -> Fraction:
@@ -165,7 +173,7 @@ class Plan(Shown):
             "size": self.size,
             "unit": self.unit,
             "rows": self.rows,
-            "steps": self.budget.steps,
+            "steps": NO_END if self.budget.endless else self.budget.steps,
             "tolerance": self.question.tolerance,
             "delta": self.budget.delta,
             "tries": self.budget.tries,
