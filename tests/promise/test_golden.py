@@ -18,7 +18,7 @@ Row = dict[str, Any]
 ROWS: list[Row] = json.loads(Path("tests/data/golden-3.json").read_text("utf-8"))
 
 
-def having(key: str) -> Any:
+def having(key: str) -> pytest.MarkDecorator:
     rows = [row for row in ROWS if key in row]
     return pytest.mark.parametrize("row", rows, ids=lambda row: f"{row['name']}, {sorted(row)}")
 
