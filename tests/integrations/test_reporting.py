@@ -12,6 +12,7 @@ import pytest
 from tests.cli.workbench import Workbench, animals
 from tests.core.test_gate import told
 
+from easeml_meter.core.views import Read
 from easeml_meter.errors import MeterError
 from easeml_meter.integrations import registry, reporting
 from easeml_meter.integrations.registry import Group
@@ -138,7 +139,7 @@ def test_what_is_missing_costs_nothing(
 
 
 def test_a_tracker_draws_what_was_told_and_nothing_else() -> None:
-    band = reporting.metrics_of(told(2, validation_loss=0.1, true_loss_at_most=0.4))
+    band = reporting.metrics_of(told(2, validation_loss=0.1, read=Read(true_loss_at_most=0.4)))
     assert band == {
         "meter/band": 2,
         "meter/validation_loss": 0.1,
