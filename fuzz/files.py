@@ -168,26 +168,25 @@ class Toml:
     """Specifications of meters."""
 
     name = "toml"
-    _plain = """[meter]
-loss = "0-1"
+    _plain = """[question]
+ask = "gap"
+tolerance = 0.1
+edges = [0.1]
+[budget]
 steps = 10
+[sample]
+loss = "0-1"
+[renewal]
+[meter]
 delta = 0.1
-[[bands]]
-lower = 0.0
-upper = 0.1
-tolerance = 0.1
-[[bands]]
-lower = 0.1
-upper = 1.0
-tolerance = 0.1
 """
     _keys = (
-        *("loss", "steps", "delta", "tenants", "protocol"),
-        *("models", "inputs", "classes", "handover", "gap", "ceiling", "memory", "kept"),
+        *("loss", "steps", "delta", "teams", "worst", "then", "window", "g", "alarms", "labels"),
+        *("models", "inputs", "classes", "handover", "signed", "ceiling", "memory", "kept"),
     )
     _values = (
         *("0", "-1", "1", "3", "1e-300", "1e400", "nan", "inf", "0x10", "9" * 40, "1979-05-27"),
-        *("true", '"0-1"', '"top-3"', '"regular"', '"incremental"', '"signed"', '"onnx"', "[]"),
+        *("true", '"0-1"', '"top-3"', '"no end"', '"falling"', '"kept"', '"onnx"', "[]"),
         *("[1, 2]", '["a", "b"]', "{}", "{a = 1}", "[[[[]]]]", '"os:system"', '"\\ud800"', "'x'"),
     )
 

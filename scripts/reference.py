@@ -12,14 +12,18 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import NODEFAULT
 
 import easeml_meter
 from easeml_meter.cli import meter
 from easeml_meter.errors import ANSWERED
+from easeml_meter.promise.meter import PARTS, Meter
+from easeml_meter.promise.schema import settings_of, shown
 from easeml_meter.server import errors
 from easeml_meter.server.api.document import (
     PAGE,
@@ -60,6 +64,33 @@ def _helps(
             if found is None:
                 raise SystemExit(f"{context.command_path} {each}: listed, but not there")
             yield from _helps(found, context, each)
+
+
+# meter.toml
+
+
+def settings_table() -> str:
+    """Return all settings of meter.toml, by their tables: what docs/commands.md has of them."""
+    rows = [
+        *("| table | key | default | meaning |", "| --- | --- | --- | --- |"),
+        "| `[question]` | `ask` | | `gap`, `alarm`, `keep`, or a condition |",
+    ]
+    seen = {"ask", "each", "question", "budget", "sample", "renewal"}
+    for table, kinds in {**PARTS, "meter": (Meter,)}.items():
+        for name, field in chain(*(settings_of(kind).items() for kind in kinds)):
+            if name not in seen:
+                cells = f"`{name}`", _default(field.default), _cell(field.setting.help)
+                rows.append(f"| `[{table}]` | {' | '.join(cells)} |")
+            seen.add(name)
+    return "\n".join(rows)
+
+
+def _default(value: object) -> str:
+    if value is NODEFAULT or value is None or value is True or value in ("", ()):
+        return ""  # a key that is true says which class a table is
+    if isinstance(value, tuple):
+        value = value[0]
+    return f"`{value if isinstance(value, str) else str(shown(value)).lower()}`"
 
 
 # API

@@ -116,6 +116,6 @@ def test_a_floor_is_written_as_a_floor_and_is_a_ceiling_on_the_loss() -> None:
     assert found.ceiling == 0.2
     assert found.merges
     assert found.session_delta == 0.05 / 3
-    assert "ceiling" not in found.to_mapping()["meter"]
+    assert "ceiling" not in found.to_mapping()["question"]
     assert MeterSpec.from_mapping(found.to_mapping()) == found
     assert found.replace(steps=5).floor == 0.8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shutil
 import subprocess
@@ -81,6 +82,17 @@ def test_navigation_names_every_page_once() -> None:
     there = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
     made = [f"reference/{name}.md" for name in ("commands", "api", "python")]
     assert sorted(named) == sorted(there + made)
+
+
+def test_settings_are_as_their_declarations_print_them() -> None:
+    """`python -c 'import reference; print(reference.settings_table())'` in scripts prints them."""
+    path = ROOT / "scripts" / "reference.py"
+    spec = importlib.util.spec_from_file_location("reference", path)
+    assert spec is not None
+    assert spec.loader is not None
+    reference = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(reference)
+    assert f"\n\n{reference.settings_table()}\n\n" in (DOCS / "commands.md").read_text("utf-8")
 
 
 def problems(pages: dict[Path, Page], site: Path) -> list[str]:

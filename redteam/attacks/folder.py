@@ -248,7 +248,7 @@ def odd_settings(client: Client) -> None:
     ):
         path = client.target.folder / f"settings-{secrets.token_hex(4)}"
         path.mkdir()
-        (path / "meter.toml").write_text(f"[meter]\n{text}\n", encoding="utf-8")
+        (path / "meter.toml").write_text(f'[question]\nask = "gap"\n{text}\n', encoding="utf-8")
         done = Folder(path, None, None).run("init")
         hold(done.returncode != 0 and "Traceback" not in done.stderr, f"{text[:30]}: {done.stderr}")
 

@@ -9,45 +9,29 @@ from typing import Any
 from redteam import attack
 from redteam.target import Client, hold, refused, small_spec
 
+BANDS_20 = [number / 20 for number in range(1, 20)]
+WORST_20 = {"question": {"edges": BANDS_20, "worst": True, "ceiling": 0.5}}
 HEAVY: dict[str, dict[str, Any]] = {
-    "a million steps, 20 bands, a ceiling": {
-        "protocol": "incremental",
-        "ceiling": 0.1,
-        "steps": 10**6,
-        "signals": 20,
-        "edges": None,
-    },
+    "a million steps, 20 bands, a ceiling": WORST_20 | {"budget": {"steps": 10**6}},
     "10,000 steps, 50 bands, memory": {
-        "protocol": "incremental",
-        "memory": 9_000,
-        "steps": 10_000,
-        "signals": 50,
-        "edges": None,
+        "question": {"edges": [number / 50 for number in range(1, 50)], "worst": True},
+        "budget": {"steps": 10_000, "memory": 9_000},
     },
-    "a small delta": {"delta": 1e-300, "steps": 10**6},
-    "steps without end": {"steps": 10**18},
-    "500 teams of one size": {
-        "protocol": "incremental",
-        "ceiling": 0.5,
-        "signals": 20,
-        "edges": None,
-        "steps": 500 * 1_500,
-        "tenants": (1_500,) * 500,
-    },
+    "a small delta": {"meter": {"delta": 1e-300}, "budget": {"steps": 10**6}},
+    "steps without end": {"budget": {"steps": 10**18}},
+    "500 teams of one size": WORST_20 | {"budget": {"teams": [1_500] * 500}},
     "many teams, each of another size": {
-        "protocol": "incremental",
-        "ceiling": 0.5,
-        "steps": sum(range(500, 900)),
-        "tenants": tuple(range(500, 900)),
+        "question": {"worst": True, "ceiling": 0.5},
+        "budget": {"teams": list(range(500, 900))},
     },
 }
 
 
-def settings(**options: Any) -> dict[str, Any]:
-    """Return the settings of a small meter, with others laid over them unchecked."""
-    signals = {each: options.pop(each) for each in ("signals", "edges") if each in options}
-    found = small_spec(**signals).to_mapping()
-    return found | {"meter": found["meter"] | options}
+def settings(**tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a small meter, with those of some tables laid over them unchecked."""
+    found = small_spec().to_mapping()
+    budget = tables.pop("budget", found["budget"])
+    return {name: found[name] | tables.get(name, {}) for name in found} | {"budget": budget}
 
 
 @attack(who="outsider", finding="planning costs everybody much", attempts=[30], seconds=20)
@@ -74,9 +58,7 @@ def extreme_judges(client: Client) -> None:
 @attack(who="outsider", finding="a setting that no program can compute with", attempts=[30])
 def tolerances_near_zero(client: Client) -> None:
     for tolerance in (1e-300, 5e-324, -0.0, 1e300):
-        given = settings()
-        for band in given["bands"]:
-            band["tolerance"] = tolerance
+        given = settings(question={"tolerance": tolerance})
         refused(client.post("/plans", json={"settings": given}), 422)
 
 
@@ -103,7 +85,7 @@ FUNCTIONS = ("cProfile:run", "os:system", "builtins:exec", "subprocess:run")
 @attack(who="outsider", finding="planning imports what a loss names", attempts=[32])
 def a_module_as_loss_of_a_plan(client: Client) -> None:
     for loss in FUNCTIONS:
-        client.post("/plans", json={"settings": settings(loss=loss)})
+        client.post("/plans", json={"settings": settings(sample={"loss": loss})})
     maps = "".join(Path(f"/proc/{each}/maps").read_text() for each in client.target.processes)
     hold("_lsprof" not in maps, "cProfile was imported")
 
@@ -111,6 +93,8 @@ def a_module_as_loss_of_a_plan(client: Client) -> None:
 @attack(who="admin", finding="an admin runs code in the server", attempts=[35])
 def a_function_as_loss(client: Client) -> None:
     for loss in FUNCTIONS:
-        refused(client.post("/meters", json={"name": "m", "settings": settings(loss=loss)}))
-    made = client.post("/meters", json={"name": "m", "settings": settings(loss="0-1")})
+        refused(
+            client.post("/meters", json={"name": "m", "settings": settings(sample={"loss": loss})})
+        )
+    made = client.post("/meters", json={"name": "m", "settings": settings(sample={"loss": "0-1"})})
     hold(made.status_code == 201, "no meter can be made at all")

@@ -47,22 +47,27 @@ def test_folders_with_odd_names_share_nothing(desk: Workbench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("table", "change", "words"),
     [
-        ('loss = "0-2"', "loss"),
-        ('loss = "no.such.module:loss"', "cannot be imported"),
-        ('protocol = "resampling"', "protocol"),
-        ("typo = 1", "typo"),
-        ("steps = 0", "steps"),
-        ("= broken", "TOML"),
+        ("sample", 'loss = "0-2"', "loss"),
+        ("sample", 'loss = "no.such.module:loss"', "cannot be imported"),
+        ("renewal", "every_step = true", "protocol"),
+        ("budget", "typo = 1", "typo"),
+        ("budget", "steps = 0", "steps"),
+        ("meter", "= broken", "TOML"),
+        ("meter", "steps = 10", "write [budget] steps"),
     ],
 )
-def test_a_meter_toml_that_makes_no_meter(tmp_path: Path, change: str, words: str) -> None:
+def test_a_meter_toml_that_makes_no_meter(
+    tmp_path: Path, table: str, change: str, words: str
+) -> None:
     desk = Workbench(tmp_path)
     desk.init()
     lines = (tmp_path / "spec.toml").read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if line.split("=")[0] != change.split("=", maxsplit=1)[0]]
-    lines.insert(lines.index("[meter]") + 1, change)
+    if f"[{table}]" not in lines:
+        lines.append(f"[{table}]")
+    lines.insert(lines.index(f"[{table}]") + 1, change)
     (tmp_path / "bad.toml").write_text("\n".join(lines), encoding="utf-8")
     shown = desk.run("init", "--spec", "bad.toml", "-C", "other")
     assert (shown.code, shown.out, shown.err.count("\n")) == (2, "", 1)
@@ -191,9 +196,10 @@ def test_init_takes_the_meter_toml_of_the_folder_and_keeps_it(tmp_path: Path) ->
     assert Workbench(folder).run("status").out.startswith("Meter own, test set 1: requested")
 
 
-@pytest.mark.parametrize("says", ["labels = 50", "tolerance = 0.3"])
+@pytest.mark.parametrize("says", ["[sample]\nlabels = 50", "tolerance = 0.3"])
 def test_a_meter_toml_says_labels_or_a_tolerance_alone(tmp_path: Path, says: str) -> None:
-    (tmp_path / "meter.toml").write_text(f"[meter]\n{says}\nsteps = 3\n", encoding="utf-8")
+    text = f'[question]\nask = "gap"\n{says}\n[budget]\nsteps = 3\n'
+    (tmp_path / "meter.toml").write_text(text, encoding="utf-8")
     assert Workbench(tmp_path).run("init", "--name", "m").code == 0
     assert "3 steps promised" in Workbench(tmp_path).run("status").out
 
@@ -243,7 +249,7 @@ def test_init_by_questions(tmp_path: Path) -> None:
     spec = (tmp_path / "meter" / "meter.toml").read_text(encoding="utf-8")
     assert 'inputs = "public"' in spec
     assert tomllib.loads(spec)["meter"]["delta"] == 0.05
-    assert tomllib.loads(spec)["meter"]["classes"] == ["cat", "dog"]
+    assert tomllib.loads(spec)["sample"]["classes"] == ["cat", "dog"]
     hidden = shown.index("How many labelled examples can stay hidden?")
     promised = shown.index("true error at most the validation error")
     asked = shown.index("Make this meter?")

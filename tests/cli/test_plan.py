@@ -114,12 +114,12 @@ def test_a_loss_that_does_not_exist_is_refused_as_init_does(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "f2.toml"
-    MeterSpec.uniform(signals=2, tolerance=0.1, steps=1, delta=0.1, loss="f2").write(path)
-    code, _, at_init = run(capsys, "init", "--spec", str(path), "-C", str(tmp_path / "meter"))
-    assert code == 2
-    for asked in ([*HEADLINE, "--loss", "f2"], ["--spec", str(path)]):
-        assert run(capsys, "plan", *asked) == (2, "", at_init)
-    assert "f2" in at_init
+    path.write_text('question = {ask = "gap"}\nsample = {loss = "f2"}\n')
+    refused = run(capsys, "init", "--spec", str(path), "-C", str(tmp_path / "meter"))
+    assert refused == run(capsys, "plan", "--spec", str(path))
+    code, out, typed = run(capsys, "plan", *HEADLINE, "--loss", "f2")
+    assert (code, out, typed.replace("meter: ", f"meter: {path}: ", 1)) == (2, "", refused[2])
+    assert "loss: 'f2' given, it weighs" in typed
 
 
 def test_strata_are_not_topped_up_and_older_meters_of_both_are_read(
@@ -494,10 +494,10 @@ def test_numbers_are_read_as_people_write_them(
 
 def test_a_file_may_say_labels_or_a_tolerance_alone(capsys: Captured, tmp_path: Path) -> None:
     for text, same in (
-        ("labels = 500", ["500", "--ask", "gap"]),
+        ("[sample]\nlabels = 500", ["500", "--ask", "gap"]),
         ("tolerance = 0.05", ["--tolerance", "0.05"]),
     ):
-        (tmp_path / "meter.toml").write_text(f"[meter]\n{text}\n")
+        (tmp_path / "meter.toml").write_text(f'[question]\nask = "gap"\n{text}\n')
         with contextlib.chdir(tmp_path):  # the plan of this folder, as meter compare --why has it
             found, typed = plan_json(capsys), plan_json(capsys, *same)
         assert found["edges"] == typed["edges"]
@@ -605,7 +605,7 @@ def test_steps_and_labels_of_a_condition_are_one_too_many(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "meter.toml"
-    path.write_text('[meter]\nsteps = 3\ndelta = 0.1\nquestion = "n > 0.5 +/- 0.3"\n')
+    path.write_text('[question]\nask = "n > 0.5 +/- 0.3"\n[budget]\nsteps = 3\n')
     assert plan_json(capsys, "--spec", str(path), "--labels", "60")["steps"] > 3
     for more in ([], ["--toml"]):
         asked = ["plan", "--spec", str(path), "--labels", "60", "--steps", "3", *more]
@@ -617,9 +617,9 @@ def test_steps_and_labels_of_a_condition_are_one_too_many(
 @pytest.mark.parametrize(
     ("settings", "explained"),
     [
-        ('question = "n > 0.5 +/- 0.3"', False),
-        ('loss = "f1[1]"', False),
-        ("window = 4", False),
+        ('question = {ask = "n > 0.5 +/- 0.3"}', False),
+        ('sample = {loss = "f1[1]"}', False),
+        ("renewal = {window = 4}", False),
         ("", True),
     ],
 )
@@ -627,8 +627,8 @@ def test_the_next_command_is_one_that_works(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, settings: str, explained: bool
 ) -> None:
     path = tmp_path / "meter.toml"
-    bands = "" if "question" in settings else "[[bands]]\nlower = 0\nupper = 1\ntolerance = 0.2\n"
-    path.write_text(f"[meter]\nsteps = 3\ndelta = 0.1\n{settings}\n{bands}")
+    asked = "" if "ask" in settings else 'question = {ask = "gap", tolerance = 0.2, edges = []}'
+    path.write_text(f"budget = {{steps = 3}}\n{settings}\n{asked}\n")
     _, out, _ = run(capsys, "plan", "--spec", str(path))
     assert ("meter compare --why" in out) is explained
     assert ("Next: meter init" in out) is ("f1" not in settings)  # its rows are not said
@@ -642,8 +642,9 @@ def test_labels_of_strata_are_said_to_be_used(
 ) -> None:
     path = tmp_path / "meter.toml"
     path.write_text(
-        '[meter]\nsteps = 3\ndelta = 0.01\nstratum = "part"\nstrata = ["a", "b"]\n'
-        "weights = [0.123, 0.877]\n[[bands]]\nlower = 0\nupper = 1\ntolerance = 0.02\n"
+        '[question]\nask = "gap"\ntolerance = 0.02\nedges = []\n[budget]\nsteps = 3\n'
+        '[meter]\ndelta = 0.01\n[sample]\nstratum = "part"\nstrata = ["a", "b"]\n'
+        "weights = [0.123, 0.877]\n"
     )
     _, out, _ = run(capsys, "plan", "--spec", str(path), "--labels", "6500")
     assert "labels used 6,000" in " ".join(out.split())
@@ -694,8 +695,7 @@ def test_what_is_typed_counts_more(capsys: Captured) -> None:
 def test_the_file_has_the_tolerance_that_is_reached(capsys: Captured) -> None:
     asked = ("--preset", "gate", "--labels", "500")
     _, out, _ = run(capsys, "plan", *asked, "--toml")
-    reached = [band["tolerance"] for band in tomllib.loads(out)["bands"]]
-    assert all(each > 0.05 for each in reached)
+    assert tomllib.loads(out)["question"]["tolerance"] > 0.05
 
 
 @pytest.mark.parametrize(

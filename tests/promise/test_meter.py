@@ -77,50 +77,9 @@ def test_labels_that_join_are_planned_with_what_the_first_stage_left() -> None:
 SAME = json.loads(Path("tests/recorded/plans.json").read_text())
 
 
-def tables_of(settings: dict[str, Any]) -> dict[str, Any]:
-    """The five tables of a recorded plan, whose settings were flat."""
-    flat = dict(settings)
-    question: dict[str, Any] = {"ask": flat.pop("question", "gap")}
-    flat.pop("bands", None)
-    for key in ("edges", "tolerance", "drawn", "disagreement"):
-        if key in flat:
-            question[key] = flat.pop(key)
-    if "drawn" in question:
-        question.pop("edges", None)
-    if flat.pop("gap", None) == "signed":
-        question["signed"] = True
-    if "floor" in flat:
-        question["floor"] = flat.pop("floor")
-        flat.pop("ceiling")
-    elif "ceiling" in flat:
-        question["ceiling"] = flat.pop("ceiling")
-    protocol = flat.pop("protocol", "regular")
-    if protocol == "incremental":
-        question["worst"] = True
-    budget: dict[str, Any] = {"steps": flat.pop("steps")}
-    renewal: dict[str, Any] = {"every_step": True} if protocol == "resampling" else {}
-    if protocol == "independent":
-        budget["memory"] = 0
-    if "passes" in flat:
-        budget["passes"] = flat.pop("passes") + 1
-    if "tenants" in flat:
-        budget = {"teams": flat.pop("tenants"), "handover": flat.pop("handover", False)}
-    for key in ("reverts", "memory"):
-        if key in flat:
-            budget[key] = flat.pop(key)
-    for key, name in (("window", "window"), ("submissions", "answers"), ("top_up", "then")):
-        if key in flat:
-            renewal[name] = flat.pop(key)
-    delta = {"delta": flat.pop("delta")}
-    if flat.pop("clusters", False):
-        flat["cluster"] = "c"
-    tables = {"question": question, "budget": budget, "sample": flat, "renewal": renewal}
-    return {**tables, "meter": delta}
-
-
 @pytest.mark.parametrize("plan", SAME, ids=lambda plan: f"{plan['section']}: {plan['name']}")
 def test_a_plan_is_the_recorded_one(plan: dict[str, Any]) -> None:
-    meter = Meter.from_tables(tables_of(plan["settings"]))
+    meter = Meter.from_tables(plan["settings"])
     size = solve.labels(meter)
     assert size == plan["labels"]
     if "then_in_all" in plan:
@@ -258,7 +217,7 @@ def test_the_first_alarm_that_closes_is_attained() -> None:
         ('question = {ask = "gap", tolerance = 0.0000000000001}', "digits after the point"),
         ('question = {ask = "gap", tolerance = nan}', "a number"),
         ('question = {ask = "alarm"}\nmeter = {delta = 0.3}', "at most 0.25"),
-        ('question = {ask = "keep"}\nmeter = {detla = 0.3}', "meter.detla"),
+        ('question = {ask = "keep"}\nmeter = {detla = 0.3}', "did you mean 'delta'"),
         ('question = {ask = "keep", then = "kept"}', "question"),
         ("steps = 10\ndelta = 0.1", "[budget] steps"),
         ('question = {ask = "gap"}\nbudget = {reverts = [2], memory = 3}', "reverts and memory"),
@@ -310,24 +269,70 @@ def test_no_answers_are_left_where_levels_have_an_end() -> None:
     assert ledger.left(meter, ledger.start(meter)) == 2
 
 
+FLAT = {
+    "alarms": "[budget] alarms",
+    "ceiling": "[question] ceiling",
+    "classes": "[sample] classes",
+    "clusters": '[sample] cluster = "COLUMN"',
+    "commands_may_carry_inputs_out": "[sample] commands_may_carry_inputs_out",
+    "disagreement": "[question] disagreement",
+    "drawn": "[question] drawn",
+    "expects": "[question] expects",
+    "floor": "[question] floor",
+    "g": "[question] g",
+    "gap": "[question] signed = true",
+    "handover": "[budget] handover",
+    "inputs": "[sample] inputs",
+    "judge_error": "[sample] judge_error",
+    "labels": "[sample] labels",
+    "loss": "[sample] loss",
+    "memory": "[budget] memory",
+    "metric": "[sample] metric",
+    "models": "[sample] models",
+    "on_demand": "[sample] on_demand",
+    "passes": "[budget] passes: the pass of this number closes the test set",
+    "pool": "[sample] pool",
+    "protocol": "[question] worst = true, or [renewal] every_step = true, or [budget] memory = 0",
+    "question": "[question] ask",
+    "reverts": "[budget] reverts",
+    "rows": "[sample] rows",
+    "sizes": "[sample] sizes",
+    "steps": "[budget] steps",
+    "strata": "[sample] strata",
+    "stratum": "[sample] stratum",
+    "submissions": "[renewal] answers",
+    "tenants": "[budget] teams",
+    "tolerance": "[question] tolerance",
+    "top_up": "[renewal] then",
+    "tries": "[sample] tries",
+    "weights": "[sample] weights",
+    "window": "[renewal] window",
+}
+
+
+@pytest.mark.parametrize("key", FLAT)
+def test_a_flat_file_is_told_where_its_settings_went(key: str) -> None:
+    text = f"meter.toml: [meter] {key!r} is no setting: write {FLAT[key]}"
+    with pytest.raises(InvalidInput) as caught:
+        Meter.loads(f"[meter]\n{key} = 3\n")
+    assert str(caught.value) == text
+
+
 @pytest.mark.parametrize(
-    ("flat", "where"),
+    ("flat", "said"),
     [
-        ("[meter]\nsteps = 10", "meter.steps: not here: write it as [budget] steps"),
-        ("[meter]\ntenants = [2, 3]", "write it as [budget] teams"),
-        ('[meter]\nquestion = "gap"', "write it as [question] ask"),
-        ("[meter]\nwindow = 3", "write it as [renewal] window"),
-        ("[meter]\nsubmissions = 3", "write it as [renewal] answers"),
-        ("[meter]\nceiling = 0.1", "write it as [question] ceiling"),
-        ("[meter]\nclusters = true", "write it as [sample] cluster"),
-        ('[meter]\nloss = "brier"', "write it as [sample] loss"),
-        ("delta = 0.1", "write it as [meter] delta"),
-        ("[[bands]]\nlower = 0", "write [question] edges = [..] and tolerance = .."),
-        ("[meter]\nmixture = 3", "no such table or key"),
+        ("delta = 0.1", "'delta' is no table: write [meter] delta"),
+        (
+            "[meter]\n[[bands]]\nlower = 0",
+            "write [question] edges = [0.1, 0.2] and tolerance = 0.05",
+        ),
+        ("[meter]\npublished = true", "leave it out: it is a bound, which meter compare shows"),
+        ('[meter]\ncount = "all"', "leave it out: meter compare shows what all answers would need"),
+        ("[meter]\nmixture = 3", "known: [question], [budget], [sample], [renewal], [meter]"),
     ],
 )
-def test_a_flat_file_is_told_where_its_settings_went(flat: str, where: str) -> None:
+def test_what_has_no_place_in_a_table_is_refused_in_one_line(flat: str, said: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Meter.loads(flat)
-    assert where in str(caught.value)
+    assert said in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -26,12 +26,18 @@ from easeml_meter.report.terminal import history_terminal, session_terminal, ter
 from easeml_meter.spec import MeterSpec
 
 TOML = """
-[meter]
-question = "n > 0.5 +/- 0.2"
+[question]
+ask = "n > 0.5 +/- 0.2"
+
+[budget]
 steps = 4
-delta = 0.2
-passes = 1
+passes = 2
+
+[sample]
 classes = [0, 1]
+
+[meter]
+delta = 0.2
 """
 
 
@@ -73,9 +79,9 @@ def test_what_no_theorem_covers_is_refused(options: dict[str, Any]) -> None:
 
 
 def test_bands_and_a_condition_exclude_each_other() -> None:
-    bands = "[[bands]]\nlower = 0.0\nupper = 1.0\ntolerance = 0.1\n"
-    with pytest.raises(InvalidInput, match="not with bands"):
-        MeterSpec.from_mapping(tomllib.loads(TOML + bands))
+    tables = tomllib.loads(TOML)
+    with pytest.raises(InvalidInput, match="'edges' is no setting: not in this question"):
+        MeterSpec.from_mapping(tables | {"question": tables["question"] | {"edges": [0.1]}})
     with pytest.raises(InvalidInput, match="passes"):
         MeterSpec.uniform(tolerance=0.1, steps=4, delta=0.1, passes=3)
 

@@ -278,25 +278,9 @@ def _without_ids(data: Json) -> Json:
 PLANS: list[Json] = read(FOLDER / "plans.json")
 
 
-def spec_of(settings: Mapping[str, Any]) -> MeterSpec:
-    """Return the meter of a recorded plan."""
-    meter = dict(settings)
-    outer, data = meter.pop("edges", None), {}
-    if outer is not None:
-        tolerance = meter.pop("tolerance")
-        edges = [0.0, *outer, 1.0]
-        each = tolerance if isinstance(tolerance, list) else [tolerance] * (len(edges) - 1)
-        bands = zip(itertools.pairwise(edges), each, strict=True)
-        data["bands"] = [
-            {"lower": lower, "upper": upper, "tolerance": eps} for (lower, upper), eps in bands
-        ]
-    meter.pop("bands", None)  # of a question without any, where it is an empty list
-    return MeterSpec.from_mapping({"meter": meter, **data})
-
-
 def planned(settings: Mapping[str, Any]) -> dict[str, int]:
     """Return how many labels a plan asks for, and how many in all once it was topped up."""
-    spec = spec_of(settings)
+    spec = MeterSpec.from_mapping(settings)
     found = {"labels": required_labels(spec).size}
     if spec.top_up is not None:
         found["then_in_all"] = found["labels"] + labels_needed(spec, 2)

@@ -49,7 +49,7 @@ def test_a_link_is_a_sentence(event: str, details: dict[str, object], words: str
 
 
 def test_settings_and_digests_stay_out() -> None:
-    made = audit_words(link("created", settings={"meter": {"steps": 12}}), NAMES)
+    made = audit_words(link("created", settings={"budget": {"steps": 12}}), NAMES)
     assert made == "The meter was made."
     given_ = audit_words(link("validation set", number=1, rows=20, digest="f" * 64), NAMES)
     assert given_ == "Validation set 1 was handed in, 20 rows."

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 from typing import Any
 
 import pytest
-from tests.promise.test_meter import tables_of
 from tests.recorded import replay
 
 from easeml_meter.promise.budgets import Reverts
@@ -19,25 +19,19 @@ from easeml_meter.spec import MeterSpec
 
 @pytest.mark.parametrize("plan", replay.PLANS, ids=lambda plan: plan["name"])
 def test_a_recorded_plan_is_the_composition_of_its_settings(plan: dict[str, Any]) -> None:
-    tables = tables_of(plan["settings"])
-    meter = replay.spec_of(plan["settings"]).meter
-    wanted = Meter.from_tables(tables)
-    assert (meter.budget, meter.renewal, meter.delta) == (
-        wanted.budget,
-        wanted.renewal,
-        wanted.delta,
-    )
-    assert type(meter.sample) is type(wanted.sample)
-    assert meter.question.shape(meter.sample.measured) == wanted.question.shape(
-        wanted.sample.measured
-    )
-    assert Meter.loads(meter.dumps()) == meter
+    _there_and_back(plan["settings"])
 
 
 @pytest.mark.parametrize("name", replay.NAMES)
 def test_a_recorded_meter_goes_there_and_back(name: str) -> None:
-    meter = MeterSpec.from_mapping(replay.read(replay.METERS / f"{name}.json")["settings"]).meter
+    _there_and_back(replay.read(replay.METERS / f"{name}.json")["settings"])
+
+
+def _there_and_back(settings: dict[str, Any]) -> None:
+    spec, meter = MeterSpec.from_mapping(settings), Meter.from_tables(settings)
+    assert spec.meter == meter
     assert Meter.loads(meter.dumps()) == meter
+    assert MeterSpec.from_mapping(json.loads(json.dumps(spec.to_mapping()))) == spec
 
 
 def test_what_was_worked_out_is_not_carried_to_another_meter() -> None:

@@ -20,7 +20,7 @@ from easeml_meter.storage.store import Store
 
 NOW = "2026-01-01T00:00:00.000000+00:00"
 
-METER = MeterRecord("m", "cats", {"meter": {"steps": 4}, "bands": [{"lower": 0.0}]}, NOW)
+METER = MeterRecord("m", "cats", {"question": {"ask": "gap"}, "budget": {"steps": 4}}, NOW)
 
 GENERATION = TestSet("m", 1, Phase.REQUESTED, 100, NOW)
 

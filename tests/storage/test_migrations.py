@@ -30,7 +30,7 @@ NEXT = """
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision = "0002", "0001"
+revision, down_revision = "0003", "0002"
 
 def upgrade():
     op.add_column("meters", sa.Column("color", sa.String(9)))
@@ -98,7 +98,7 @@ def test_head_is_the_newest_migration() -> None:
     config.set_main_option("script_location", str(migrate.FOLDER))
     found = ScriptDirectory.from_config(config)
     assert found.get_heads() == [schema.HEAD]
-    assert found.get_bases() == ["0001"]
+    assert found.get_bases() == ["0002"]
 
 
 def test_many_servers_start_at_once(empty: str) -> None:
@@ -183,7 +183,7 @@ def test_a_database_newer_than_the_program(empty: str) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(StorageError, match="'9999', newer than this program"):
+    with pytest.raises(StorageError, match="'9999', and this program reads '0002'"):
         Store.open(empty)
 
 

@@ -285,27 +285,21 @@ def _fitted(name: str, train: Mails, columns: Numbers) -> Filter:
 _OTHER = {"spam": "ham", "ham": "spam"}
 
 SETTINGS = """\
-[meter]
+[question]
+ask = "gap"                   # how far validation and test loss are apart, in bands
+tolerance = 0.1
+edges = [0.05, 0.12]
+
+[budget]
 steps = 4                     # promised answers
-delta = 0.05                  # the promise may fail with this probability
+
+[sample]
 loss = "0-1"
 inputs = "public"             # developers see the test inputs, never the labels
 classes = ["ham", "spam"]
 
-[[bands]]
-lower = 0.0
-upper = 0.05
-tolerance = 0.1
-
-[[bands]]
-lower = 0.05
-upper = 0.12
-tolerance = 0.1
-
-[[bands]]
-lower = 0.12
-upper = 1.0
-tolerance = 0.1
+[meter]
+delta = 0.05                  # the promise may fail with this probability
 """
 """The meter.toml of the tutorial."""
 

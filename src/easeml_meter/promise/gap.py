@@ -112,7 +112,10 @@ class Gap(Asking, frozen=True, kw_only=True):
         """The edges in force; drawn ones come with each answer."""
         if self.drawn is not None:
             return ()
-        return default_edges(self.tolerance[0]) if self.edges is None else self.edges
+        if self.edges is not None:
+            return self.edges
+        edges = default_edges(self.tolerance[0])
+        return edges[:1] if self.worst else edges  # of the worst so far, each costs labels
 
     @property
     def ends(self) -> tuple[Fraction, ...]:

@@ -8,16 +8,18 @@ sample. What no table of `proofs` has a row for is refused.
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Self
 
 import msgspec
 
+from easeml_meter.conditions import BETTER
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.alarm import Alarm
 from easeml_meter.promise.budgets import Memory, Reverts, Steps
@@ -30,7 +32,17 @@ from easeml_meter.promise.numbers.rounding import confidence_of
 from easeml_meter.promise.proofs import check_pairs
 from easeml_meter.promise.renewals import EveryStep, Fresh, TopUp, Window
 from easeml_meter.promise.samples import Clusters, Judge, OnDemand, Rows, Strata
-from easeml_meter.promise.schema import Exact, Setting, Settings, decode, encode, exact, settings_of
+from easeml_meter.promise.schema import (
+    Exact,
+    Part,
+    Setting,
+    Settings,
+    decode,
+    encode,
+    exact,
+    settings_of,
+    shown,
+)
 from easeml_meter.promise.shapes import Shape
 from easeml_meter.promise.teams import Teams
 
@@ -184,64 +196,100 @@ class Meter(Settings, frozen=True, kw_only=True, dict=True):
         Raises:
             InvalidInput: one line with the path of what is wrong.
         """
-        try:
-            data = tomllib.loads(text, parse_float=_Decimal)
-        except RecursionError:
-            raise InvalidInput("meter.toml: no valid TOML: nested too deeply") from None
-        except ValueError as error:
-            raise InvalidInput(f"meter.toml: no valid TOML: {error}") from None
-        return cls.from_tables(data)
+        return cls.from_tables(read_tables(text))
 
     @classmethod
     def from_tables(cls, data: Mapping[str, Any]) -> Self:
-        """Build a meter from the five tables of a file."""
-        strange = [name for name in data if name not in _TABLES]
-        if strange:
-            raise InvalidInput(f"meter.toml: {_moved(strange[0])}")
+        """Build a meter from the five tables of a file, or of a program.
+
+        Raises:
+            InvalidInput: one line; of a setting that is elsewhere, it says where.
+        """
+        for name in data:
+            if name not in _TABLES:
+                raise InvalidInput(f"meter.toml: {name[:40]!r} is no table: {_instead(name)}")
         tables = {name: data.get(name, {}) for name in _TABLES}
         for name, table in tables.items():
             if not isinstance(table, Mapping):
                 raise invalid(name, table, f"a table: [{name}]")
-        if rest := [key for key in tables["meter"] if key != "delta"]:
-            raise InvalidInput(f"meter.{_moved(rest[0])}")
+        _check_keys("meter", tables["meter"], ["delta"])
         question = _question(tables["question"])
         budget = _budget(tables["budget"], question)
-        sample = decode(
-            _chosen("sample", tables["sample"], SAMPLES, Rows), tables["sample"], "sample"
+        sample = _chosen("sample", tables["sample"], SAMPLES, Rows)
+        renewal = _chosen("renewal", tables["renewal"], RENEWALS, Fresh)
+        return cls(
+            question=question,
+            budget=budget,
+            sample=_decoded(sample, tables["sample"], "sample"),
+            renewal=_decoded(renewal, tables["renewal"], "renewal"),
+            delta=exact(tables["meter"].get("delta", "0.1"), "meter.delta"),
         )
-        renewal = decode(
-            _chosen("renewal", tables["renewal"], RENEWALS, Fresh), tables["renewal"], "renewal"
-        )
-        delta = exact(tables["meter"].get("delta", "0.1"), "meter.delta")
-        return cls(question=question, budget=budget, sample=sample, renewal=renewal, delta=delta)
+
+    def tables(self) -> dict[str, dict[str, Any]]:
+        """Return the tables of a meter.toml: answers, tolerance, delta, and all that is no default.
+
+        What every meter has is always there: it must not follow a default that changes.
+        """
+        question = encode(self.question)
+        word = next((word for word, kind in WORDS.items() if type(self.question) is kind), None)
+        if isinstance(self.question, Gap):
+            question = {"tolerance": shown(self.question.tolerance[0]), **question}
+        if word is not None:
+            question = {"ask": word, **question}
+        found = {"question": question, "budget": _budget_table(self.budget)}
+        for name, part in (("sample", self.sample), ("renewal", self.renewal)):
+            if table := {**_key_of(part), **encode(part)}:
+                found[name] = table
+        return {**found, "meter": {"delta": float(self.delta)}}
 
     def dumps(self) -> str:
         """Return it as the text of a meter.toml."""
-        import tomli_w
-
-        return tomli_w.dumps(self.tables())
-
-    def tables(self) -> dict[str, Any]:
-        """Return the tables of a meter.toml: all that is no default."""
-        question = encode(self.question)
-        word = next((word for word, kind in WORDS.items() if type(self.question) is kind), None)
-        if word is not None:
-            question = {"ask": word, **question}
-        tables: dict[str, Any] = {"question": question}
-        if self.budget != usual_budget(self.question):
-            tables["budget"] = _budget_table(self.budget)
-        for name, part in (("sample", self.sample), ("renewal", self.renewal)):
-            if table := {**_key_of(part, name), **encode(part)}:
-                tables[name] = table
-        if self.delta != Fraction(1, 10):
-            tables["meter"] = {"delta": float(self.delta)}
-        return tables
+        tables = (
+            "\n".join(
+                [f"[{name}]", *(f"{key} = {_written(value)}" for key, value in table.items())]
+            )
+            for name, table in self.tables().items()
+        )
+        return "\n\n".join(tables) + "\n"
 
 
-class _Decimal(str):
-    """A number of a file as its text, which is checked before it becomes a fraction."""
+def read_tables(text: str) -> dict[str, Any]:
+    """Read the tables of a meter.toml, each number as it is written.
 
-    __slots__ = ()
+    Raises:
+        InvalidInput: it is no TOML.
+    """
+    try:
+        return tomllib.loads(text, parse_float=Number)
+    except RecursionError:
+        raise InvalidInput("meter.toml: not a valid TOML file: nested too deeply") from None
+    except ValueError as error:  # also of a number with thousands of digits
+        raise InvalidInput(f"meter.toml: not a valid TOML file: {error}") from None
+
+
+def _written(value: Any) -> str:
+    """Write a value of a table, a list on one line."""
+    import tomli_w
+
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    return tomli_w.dumps({"": value}).partition(" = ")[2].rstrip("\n")
+
+
+class Number(float):
+    """A number of a file that remembers its text, which is checked before it is a fraction."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __new__(cls, text: str) -> Self:
+        """Read a number, and keep its text."""
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 def usual_budget(question: Question) -> Budget:
@@ -253,14 +301,24 @@ def usual_budget(question: Question) -> Budget:
 
 def _question(table: Mapping[str, Any]) -> Question:
     ask = table.get("ask")
-    if not isinstance(ask, str) or isinstance(ask, _Decimal):
+    if not isinstance(ask, str):
         raise invalid("question.ask", ask, 'gap, alarm, keep, or a condition: "n > 0.8 +/- 0.01"')
+    if ask.strip() == BETTER:
+        raise invalid("question.ask", ask, 'write "n - o > 0 +/- 0.02", and than = "kept"')
     if ask in WORDS:
         rest = {key: value for key, value in table.items() if key != "ask"}
-        named: Question = decode(WORDS[ask], rest, "question")
+        named: Question = _decoded(WORDS[ask], rest, "question")
         return named
     reading = re.match(r"\s*n\s*-\s*o\s+at\b", ask)
-    return decode(Change, table, "question") if reading else decode(Condition, table, "question")
+    return (
+        _decoded(Change, table, "question") if reading else _decoded(Condition, table, "question")
+    )
+
+
+def _decoded(kind: type[Part], table: Mapping[str, Any], where: str) -> Part:
+    """Read a part of a meter, and say of a key that it has not where that one is."""
+    _check_keys(where, table, [key for key in settings_of(kind) if key != "each"])
+    return decode(kind, table, where)
 
 
 def _chosen(where: str, table: Mapping[str, Any], keys: Mapping[str, type], plain: type) -> Any:
@@ -279,56 +337,97 @@ def _budget(table: Mapping[str, Any], question: Question) -> Budget:
     if kind is Closing and not any(BUDGETS.get(key) is Closing for key in inner):
         inner = {"alarms": 3, **inner}
     if "teams" not in table:
-        alone: Budget = decode(kind, inner, "budget")
+        if "handover" in table:
+            raise invalid("budget.handover", table["handover"], "only with teams = [5, 5]")
+        alone: Budget = _decoded(kind, inner, "budget")
         return alone
-    teams = decode(Teams, {key: table[key] for key in table if key not in inner}, "budget")
-    if kind not in (Closing, Shares):
-        if inner:
-            key = next(iter(inner))
-            raise InvalidInput(f"budget.{key}: not with teams, whose answers are in the list")
-        return teams
-    return msgspec.structs.replace(teams, each=decode(kind, inner, "budget"))
+    teams = _decoded(Teams, {key: table[key] for key in table if key not in inner}, "budget")
+    if "steps" in inner or kind not in (Closing, Shares, Steps):
+        key = "steps" if "steps" in inner else next(iter(inner))
+        raise InvalidInput(f"budget.{key}: not with teams, whose answers are in the list")
+    if kind is Steps:
+        _check_keys("budget", inner, ["teams", "handover"])
+        together: Budget = teams
+        return together
+    whole = {"steps": teams.steps} if kind is Closing else {}
+    return msgspec.structs.replace(teams, each=_decoded(kind, inner | whole, "budget"))
 
 
-def _budget_table(budget: Budget) -> dict[str, Any]:
+def _budget_table(budget: Any) -> dict[str, Any]:
     if isinstance(budget, Teams):
-        each = budget.each
         table = encode(msgspec.structs.replace(budget, each=None))
-        return {**table, **(_budget_table(each) if isinstance(each, Closing | Shares) else {})}
-    return {**_key_of(budget, "budget"), **encode(budget)}
+        each = {} if budget.each is None else _budget_table(budget.each)
+        return table | {key: value for key, value in each.items() if key != "steps"}
+    return {"steps": budget.steps, **_key_of(budget), **encode(budget)}
 
 
-def _key_of(part: Settings, name: str) -> dict[str, Any]:
+def _key_of(part: Settings) -> dict[str, Any]:
     """Return the key that says which class a table is, where its value is the default."""
     marks = {"gate": Shares, "every_step": EveryStep, "on_demand": OnDemand}
-    return {key: True for key, kind in marks.items() if type(part) is kind and name}
+    return {key: True for key, kind in marks.items() if type(part) is kind}
 
 
-_RENAMED = {
-    "question": "ask",
-    "gap": "signed",
-    "protocol": "worst",
-    "tenants": "teams",
-    "submissions": "answers",
-    "top_up": "then",
-    "clusters": "cluster",
+PARTS: Mapping[str, tuple[type[Settings], ...]] = {
+    "question": (Gap, Alarm, Keep, Condition, Change),
+    "budget": (Steps, Closing, Shares, Teams, Reverts, Memory),
+    "sample": (Rows, Clusters, Strata, Judge, OnDemand),
+    "renewal": (Fresh, EveryStep, Window, TopUp),
 }
-"""Settings of the flat file that have another name in their table."""
+"""What a table may be."""
+_ELSEWHERE = {
+    "bands": "[question] edges = [0.1, 0.2] and tolerance = 0.05",
+    "clusters": '[sample] cluster = "COLUMN"',
+    "count": "leave it out: meter compare shows what all answers would need",
+    "gap": "[question] signed = true",
+    "passes": "[budget] passes: the pass of this number closes the test set",
+    "protocol": "[question] worst = true, or [renewal] every_step = true, or [budget] memory = 0",
+    "published": "leave it out: it is a bound, which meter compare shows",
+    "question": "[question] ask",
+    "submissions": "[renewal] answers",
+    "tenants": "[budget] teams",
+    "top_up": "[renewal] then",
+    "topped_up": "[renewal] then, the answers after it",
+}
+"""Names that other files have for settings, and what to write."""
 
 
-def _moved(name: str) -> str:
-    """Say where a setting of the flat file went."""
-    if name == "bands":
-        return "bands: no such table: write [question] edges = [..] and tolerance = .."
-    parts: dict[str, tuple[Any, ...]] = {
-        "question": (*WORDS.values(), Condition, Change),
-        "budget": (Steps, Teams, *BUDGETS.values()),
-        "sample": (Rows, *SAMPLES.values()),
-        "renewal": tuple(RENEWALS.values()),
-        "meter": (Meter,),
-    }
-    key = _RENAMED.get(name, name)
-    for table, kinds in parts.items():
-        if any(key in settings_of(kind) for kind in kinds):
-            return f"{name}: not here: write it as [{table}] {key}"
-    return f"{name}: no such table or key: tables are {', '.join(_TABLES)}"
+def _homes(key: str) -> list[str]:
+    """Return the tables that have a setting."""
+    tables = [
+        name for name, kinds in PARTS.items() if any(key in settings_of(kind) for kind in kinds)
+    ]
+    return [*tables, *(["meter"] if key == "delta" else [])]
+
+
+def _instead(key: str) -> str:
+    """Say what to write for a key that is not where it belongs."""
+    if key in _ELSEWHERE:
+        said = _ELSEWHERE[key]
+        return f"write {said}" if said.startswith("[") else said
+    if homes := _homes(key):
+        return f"write [{homes[0]}] {key}"
+    names = {name for kinds in PARTS.values() for kind in kinds for name in settings_of(kind)}
+    near = difflib.get_close_matches(key, [*_TABLES, *sorted(names), "delta"], 1)
+    if near and near[0] not in _TABLES:
+        return f"did you mean [{_homes(near[0])[0]}] {near[0]}?"
+    return (
+        f"did you mean [{near[0]}]?" if near else f"known: {', '.join(map('[{}]'.format, _TABLES))}"
+    )
+
+
+def _check_keys(where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse a key that a part of a meter does not have.
+
+    Raises:
+        InvalidInput: it says where the setting is, or what it may be called.
+    """
+    for key in table:
+        if key in known:
+            continue
+        if where in _homes(key):
+            said = f"not in this {where}, which has {', '.join(known) or 'no settings'}"
+        elif near := difflib.get_close_matches(key, known, 1):
+            said = f"did you mean {near[0]!r}?"
+        else:
+            said = _instead(key)
+        raise InvalidInput(f"meter.toml: [{where}] {key[:40]!r} is no setting: {said}")

@@ -135,7 +135,7 @@ def exact(value: object, name: str = "number") -> Fraction:
     if found is None or not (found[1] or found[2]):
         raise invalid(name, text[:40], "a number, such as 0.05")
     digits = len(found[2] or "") - int(found[3] or 0)
-    if digits > _MOST_DIGITS and not isinstance(value, float):
+    if digits > _MOST_DIGITS and repr(float(text)) != text:  # what a float is written as is short
         raise invalid(name, text[:40], f"at most {_MOST_DIGITS} digits after the point")
     number = Fraction(text)
     if abs(number) >= 10**13:

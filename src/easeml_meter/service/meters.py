@@ -19,7 +19,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Clock, Home, Site, Workspace, allowed_loss
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.tokens import Caller
-from easeml_meter.spec import MeterSpec
+from easeml_meter.spec import Count, MeterSpec
 from easeml_meter.spec.strata import check_new_strata
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import unusable
@@ -30,7 +30,9 @@ def check_meter(
 ) -> None:
     """Refuse what cannot be a meter; where only some functions may be losses, any other one."""
     check_name("name", name)
-    MeterSpec.from_mapping(spec.to_mapping())  # no meter is made with what is no setting
+    if spec.published or spec.count is not Count.CONSISTENT:
+        name = "published" if spec.published else "count"
+        raise InvalidInput(f"{name} is no setting: leave it out: meter compare shows it")
     check_new_strata(spec)
     loss = allowed_loss(spec, allowed_losses)
     if spec.meter.sample.classes:  # two may be one, as 1 and "1" are

@@ -290,7 +290,7 @@ def _signed_in(mail: MailServer) -> Iterator[smtplib.SMTP]:
 
 def _on_demand(meter: MeterRecord) -> bool:
     """Whether test sets are sealed without labels, which are asked for later."""
-    return bool(meter.settings["meter"].get("on_demand"))
+    return bool(meter.settings.get("sample", {}).get("on_demand"))
 
 
 def _needed(request: TestSet, meter: MeterRecord) -> Body:

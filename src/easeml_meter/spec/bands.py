@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -61,14 +60,6 @@ class Band:
             raise invalid("tolerance", self.tolerance, "it must be a number above 0")
         if self.tolerance < SMALLEST_TOLERANCE:
             raise invalid("tolerance", self.tolerance, f"at least {SMALLEST_TOLERANCE:g}")
-
-
-def read_band(number: int, data: object) -> Band:
-    """Read a table of [[bands]]."""
-    keys = {"lower", "upper", "tolerance"}
-    if not isinstance(data, Mapping) or set(data) != keys:
-        raise invalid(f"band {number}", data, "exactly lower, upper and tolerance needed")
-    return Band(**data)
 
 
 def check_bands(bands: tuple[Band, ...]) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import math
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -26,9 +23,8 @@ from easeml_meter.conditions import (
 from easeml_meter.corpus import WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise.numbers.bounds import Bound
-from easeml_meter.promise.schema import NO_END
 from easeml_meter.showing import Shown
-from easeml_meter.spec.bands import Band, default_edges, read_band
+from easeml_meter.spec.bands import Band, default_edges
 from easeml_meter.spec.names import GAP, Count, Gap, Protocol, is_exact, is_zero_one
 from easeml_meter.spec.questions import (
     check_corpus,
@@ -61,12 +57,6 @@ _BOUNDS = {
     WEIGHTED: Bound.KL,
 }
 """The bounds of scores of a whole test set; the others have the exact one."""
-_NO_SETTINGS = {
-    "topped_up": "say top_up, the steps after it",
-    "published": "leave it out: it is a bound, which meter compare shows",
-    "count": "leave it out: meter compare shows what all answers would need",
-}
-"""What no meter is made with, and what to do instead."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,9 +109,9 @@ class MeterSpec(Shown):
     g: float | None = None
     """Of an alarm: the overfitting that is accepted; None: as little as the rows allow."""
     expects: float | None = None
-    """Of an alarm without g: the loss that g is planned for; None: 0.2."""
+    """Of an alarm without g: the loss that g is planned for; 0.2 if nobody says so."""
     alarms: int | None = None
-    """Of an alarm: the alarm of this number closes the test set; None: the third."""
+    """Of an alarm: the alarm of this number closes the test set; the third if nobody says so."""
     endless: bool = False
     """Of an alarm: it has no last answer, and `steps` says nothing. A file has steps = "no end"."""
     labels: int | None = None
@@ -148,8 +138,9 @@ class MeterSpec(Shown):
     """Steps that a test set answers after its own, once fresh labels have joined it."""
     topped_up: int = 0
     """Steps that a part of the test set answered before. No setting: see `of_test_set`."""
-    clusters: bool = False
-    """Rows belong together: one example is a cluster, and its loss the mean of its rows'."""
+    clusters: bool | str = False
+    """Rows belong together, as a column says that may be named: one example is a cluster, and its
+    loss the mean of its rows'."""
     judge_error: float | None = None
     """Most rows have the word of a judge in place of a label: refuse one that errs on more."""
     pool: int | None = None
@@ -171,11 +162,13 @@ class MeterSpec(Shown):
         for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
         carried = "commands_may_carry_inputs_out"
-        for name in ("published", "handover", "clusters", "on_demand", "endless", carried):
+        for name in ("published", "handover", "on_demand", "endless", carried):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
             raise invalid("models", self.models, 'true, false or "onnx"')
+        if self.clusters is True:
+            settle(self, clusters="cluster")
         settle(self, protocol=one_of("protocol", self.protocol, Protocol))
         settle(self, gap=one_of("gap", self.gap, Gap))
         settle(self, count=one_of("count", self.count, Count))
@@ -355,7 +348,7 @@ class MeterSpec(Shown):
     @property
     def rounds(self) -> bool:
         """Whether losses are rounded before they are summed, and not fractions known exactly."""
-        return self.clusters or not is_exact(self.loss)
+        return bool(self.clusters) or not is_exact(self.loss)
 
     @property
     def unit(self) -> str:
@@ -531,84 +524,39 @@ class MeterSpec(Shown):
         return self.edges in [default_edges(tolerance, costly=each) for each in (False, True)]
 
     @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> Self:
-        """Build from the tables of a meter.toml: [meter] and one [[bands]] per signal."""
-        unknown = sorted(set(data) - {"meter", "bands"})
-        if unknown:
-            below = unknown[0] in cls.__dataclass_fields__
-            needed = "it belongs below [meter]" if below else "only [meter] and [[bands]] are known"
-            raise invalid("meter.toml", unknown[0], needed)
-        meter, bands = data.get("meter"), data.get("bands")
-        if not isinstance(meter, Mapping):
-            raise invalid("meter.toml", "no [meter] table", "it must hold steps and delta")
-        asks = meter.get("question", GAP) != GAP
-        by_default = bands is None and not asks
-        if bands is None:
-            bands = []
-        elif not isinstance(bands, list) or (not bands and not asks):
-            raise invalid("meter.toml", "no [[bands]]", "give lower, upper and tolerance of each")
-        known = {field.name for field in dataclasses.fields(cls)} - {"bands", *_NO_SETTINGS}
-        for key in meter:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, 1)
-                meant = _NO_SETTINGS.get(key) or (
-                    f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
-                )
-                raise InvalidInput(f"meter.toml: [meter] {key[:40]!r} is no setting: {meant}")
-        given = {"steps": DEFAULT_STEPS, "delta": DEFAULT_DELTA, **meter}
-        if given["steps"] == NO_END:
-            given |= {"steps": DEFAULT_STEPS, "endless": True}
-        if by_default:
-            tolerance = given.pop("tolerance", None)
-            if tolerance is None:
-                raise InvalidInput("meter.toml: no bands: add tolerance = 0.05, or labels = 500")
-            finite("tolerance", tolerance)
-            return cls.uniform(tolerance=tolerance, **given)
-        return cls(
-            bands=tuple(read_band(number, band) for number, band in enumerate(bands, 1)), **given
-        )
+    def from_mapping(cls, data: Mapping[str, Any]) -> MeterSpec:
+        """Build from the five tables of a meter.toml."""
+        from easeml_meter.promise.meter import Meter
+        from easeml_meter.spec.composing import flatten
+
+        return flatten(Meter.from_tables(data))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the tables of a meter.toml; defaults are left out."""
-        meter: dict[str, Any] = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            required = field.default is dataclasses.MISSING
-            if field.name != "bands" and (required or value != field.default):
-                plain = str(value) if isinstance(value, StrEnum) else value
-                meter[field.name] = list(plain) if isinstance(plain, tuple) else plain
-        if meter.pop("endless", False):
-            meter["steps"] = NO_END
-        if self.floor is not None:
-            del meter["ceiling"]  # it follows from the floor
-        if self.asked is not None:
-            return {"meter": meter}
-        return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}
+        return self.meter.tables()
 
     @classmethod
     def read(
         cls, path: str | Path, make: Callable[[Mapping[str, Any]], MeterSpec] | None = None
     ) -> MeterSpec:
         """Read a meter.toml; `make` a meter of its tables in another way than `from_mapping`."""
+        from easeml_meter.promise.meter import read_tables
+
         try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            text = Path(path).read_text(encoding="utf-8")
         except OSError as error:
             reason = error.strerror or error
             raise InvalidInput(f"{path}: cannot be read ({reason}): give a meter.toml") from error
-        except RecursionError:
-            raise InvalidInput(f"{path}: not a valid TOML file: nested too deeply") from None
-        except ValueError as error:  # also of a number with thousands of digits
+        except ValueError as error:
             raise InvalidInput(f"{path}: not a valid TOML file: {error}") from error
         try:
-            return (make or cls.from_mapping)(data)
+            return (make or cls.from_mapping)(read_tables(text))
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {str(error).removeprefix('meter.toml: ')}") from error
 
     def to_toml(self) -> str:
         """Return it as the text of a meter.toml."""
-        import tomli_w
-
-        return tomli_w.dumps(self.to_mapping())
+        return self.meter.dumps()
 
     def write(self, path: Path) -> None:
         """Write as meter.toml."""

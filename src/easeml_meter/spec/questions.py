@@ -36,7 +36,7 @@ def check_question(spec: MeterSpec) -> None:
     if spec.asked is None:
         for name in ("passes", "disagreement", "tolerance"):
             if getattr(spec, name) is not None:
-                raise invalid(name, getattr(spec, name), "only with a question, or in [[bands]]")
+                raise invalid(name, getattr(spec, name), "only with a condition, or in the bands")
         check_bands(spec.bands)
         return
     settle(spec, question=BETTER if spec.ladder else str(spec.asked))
@@ -65,6 +65,8 @@ def check_question(spec: MeterSpec) -> None:
 
 
 def _check_alarm(spec: MeterSpec) -> None:
+    settle(spec, alarms=spec.alarms or _ALARMS)
+    settle(spec, expects=spec.expects or _EXPECTS)
     for name, most in (("g", 1.0), ("expects", 1.0)):
         value = getattr(spec, name)
         if value is not None and not 0 < value < most:
@@ -86,6 +88,7 @@ def _check_alarm(spec: MeterSpec) -> None:
     refuse_with("question", spec.question, unproved, "not with {}: nobody has proved it")
 
 
+_ALARMS, _EXPECTS = 3, 0.2
 MOST_DELTA = 0.25
 """The largest delta of claims: see `promise.kernel`."""
 

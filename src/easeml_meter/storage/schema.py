@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()

@@ -168,8 +168,8 @@ class Store:
                 upgrade(self._engine)
             except UnknownVersion:
                 raise StorageError(
-                    f"the database has version {str(found)[:32]!r}, newer than this program "
-                    f"({schema.HEAD!r}): update easeml-meter"
+                    f"the database has version {str(found)[:32]!r}, and this program reads "
+                    f"{schema.HEAD!r}: use the easeml-meter that wrote it"
                 ) from None
 
 

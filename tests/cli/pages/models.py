@@ -10,26 +10,20 @@ import pyarrow as pa
 import pyarrow.csv
 
 SETTINGS = """
-[meter]
+[question]
+ask = "gap"
+tolerance = 0.1
+edges = [0.05, 0.15]
+
+[budget]
 steps = 4
-delta = 0.05
+
+[sample]
 models = true
 classes = ["ham", "spam"]
 
-[[bands]]
-lower = 0.0
-upper = 0.05
-tolerance = 0.1
-
-[[bands]]
-lower = 0.05
-upper = 0.15
-tolerance = 0.1
-
-[[bands]]
-lower = 0.15
-upper = 1.0
-tolerance = 0.1
+[meter]
+delta = 0.05
 """
 
 PAGE = Path(__file__).parents[3] / "docs" / "models.md"

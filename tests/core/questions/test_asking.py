@@ -12,7 +12,7 @@ from easeml_meter import plan_question
 from easeml_meter.core.questions.asking import answered, asks, options
 from easeml_meter.core.questions.planning import plan_of, reachable_tolerance
 from easeml_meter.errors import InvalidInput
-from easeml_meter.spec import MeterSpec, default_edges
+from easeml_meter.spec import Band, MeterSpec, default_edges
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,11 @@ LOOSE: dict[str, tuple[Any, ...]] = {
     "protocol": ("regular", "incremental", "independent", "resampling"),
     "loss": ("absolute", "brier", "f1[a]", "auc[a]", "recall[a]", "balanced-accuracy"),
     "classes": (["a", "b"],),
-    "bound": ("exact", "kl", "convex", "hoeffding"),
     "rows": (100, 10**6, 10**12),
     "question": TEXTS[:4],
     "tenants": ((3, 4), (1,) * 39, (10**4, 1)),
     **dict.fromkeys(("ceiling", "drawn", "judge_error", "disagreement", "floor"), SHARES),
-    **dict.fromkeys(("models", "clusters", "published", "on_demand", "handover"), (True,)),
+    **dict.fromkeys(("models", "clusters", "on_demand", "handover"), (True,)),
     **dict.fromkeys(("memory", "window", "top_up", "tries", "passes"), (1, 2, 50, 1000)),
 }
 EXTREME = {int: (-2, 0, 1, 29, 10**9, 10**18), float: SHARES, str: TEXTS, list: ([0.3],)}
@@ -156,9 +155,9 @@ def answer_or_one_line(seed: int) -> None:
     eps = 10 ** -draw.uniform(0.3, 4)
     rows = zip(edges, edges[1:], range(len(edges)), strict=False)
     wider = draw.choice([0, 0, 0.3])
-    bands = [{"lower": a, "upper": b, "tolerance": eps * (1 + wider * k)} for a, b, k in rows]
     with contextlib.suppress(InvalidInput):
-        plan_of(MeterSpec.from_mapping({"meter": given, "bands": bands}))
+        bands = tuple(Band(a, b, eps * (1 + wider * k)) for a, b, k in rows)
+        plan_of(MeterSpec(bands=bands, **given))
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,17 @@ def test_too_few_labels_are_one_honest_line() -> None:
 
 
 def test_a_file_says_labels_instead_of_a_tolerance() -> None:
-    found = from_tables({"meter": {"labels": 500, "inputs": "public"}})
+    gap, labels = {"ask": "gap"}, {"labels": 500}
+    found = from_tables({"question": gap, "sample": {**labels, "inputs": "public"}})
     assert found == plan_labels(WISH, 500).spec.replace(inputs="public")
-    assert from_tables({"meter": {"labels": 50, "steps": 5}}).steps == 5
-    with pytest.raises(InvalidInput, match="labels: 500 given, with bands"):
-        from_tables({"meter": {"labels": 500, "tolerance": 0.1}})
-    alarm = {"meter": {"question": "alarm", "labels": 500}}
+    few = {"question": gap, "budget": {"steps": 5}, "sample": {"labels": 50}}
+    assert from_tables(few).steps == 5
+    with pytest.raises(InvalidInput, match=r"sample.labels: 500 given, with tolerance"):
+        from_tables({"question": {**gap, "tolerance": 0.1}, "sample": labels})
+    alarm = {"question": {"ask": "alarm"}, "sample": labels}
     assert from_tables(alarm) == MeterSpec.from_mapping(alarm)  # which has labels of its own
-    with pytest.raises(InvalidInput, match="labels: 'many' given"):
-        from_tables({"meter": {"labels": "many"}})
+    with pytest.raises(InvalidInput, match=r"sample.labels: Expected `int"):
+        from_tables({"question": gap, "sample": {"labels": "many"}})
 
 
 def test_the_noise_of_a_validation_set_is_held_against_the_lowest_edge() -> None:

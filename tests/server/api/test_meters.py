@@ -38,7 +38,7 @@ def test_an_admin_makes_a_meter(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"meter": {}}, SETTINGS | {"bands": []}, SETTINGS | {"bands": [7]}]
+    "settings", [{}, {"question": {}}, SETTINGS | {"bands": []}, SETTINGS | {"sample": [7]}]
 )
 def test_a_wrong_meter_is_refused(served: Served, settings: dict[str, object]) -> None:
     for path, body in (("/meters", {"name": "m"}), ("/plans", {})):
@@ -47,11 +47,15 @@ def test_a_wrong_meter_is_refused(served: Served, settings: dict[str, object]) -
 
 
 def test_settings_are_as_of_a_file_that_says_labels_alone(served: Served) -> None:
-    given = {"settings": {"meter": {"labels": 500, "inputs": "public"}}}
+    tables = {
+        "question": {"ask": "gap"},
+        "sample": {"labels": 500, "inputs": "public"},
+    }
+    given = {"settings": tables}
     planned = served.client("admin").post("/plans", json=given).json()
     made = served.client("admin").post("/meters", json=given | {"name": "m"}).json()
     assert planned["labels"] == made["labels"] == 500
-    assert made["settings"]["bands"][0]["tolerance"] == planned["tolerance"]
+    assert made["settings"]["question"]["tolerance"] == planned["tolerance"]
 
 
 @pytest.mark.parametrize("classes", [[1, "1"], ["1", "1.0"], ["cat", 3], [10**18, 1]], ids=str)
@@ -59,23 +63,26 @@ def test_classes_that_no_label_can_be_read_by_are_refused(
     served: Served, classes: list[object]
 ) -> None:
     settings = small_spec().to_mapping()
-    settings["meter"] |= {"classes": classes}
+    settings["sample"] |= {"classes": classes}
     refused = served.client("admin").post("/meters", json={"name": "m", "settings": settings})
     assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
     assert refused.json()["message"].startswith("classes: ")
 
 
 @pytest.mark.parametrize(
-    ("loss", "classes"),
-    [("recall[True]", [False, True]), ("recall[1.0]", ["1.0", "2.0"])],
+    ("loss", "classes", "said"),
+    [
+        ("recall[True]", [False, True], "sample.classes[0]: Expected `int | str`, got `bool`"),
+        ("recall[1.0]", ["1.0", "2.0"], "loss: 'recall[1.0]' given, one of the classes"),
+    ],
 )
 def test_a_positive_class_that_no_label_can_be_is_refused(
-    served: Served, loss: str, classes: list[object]
+    served: Served, loss: str, classes: list[object], said: str
 ) -> None:
     settings = small_spec(loss=loss, rows=100_000, classes=classes).to_mapping()
     refused = served.client("admin").post("/meters", json={"name": "m", "settings": settings})
     assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
-    assert refused.json()["message"].startswith(f"loss: '{loss}' given, one of the classes")
+    assert refused.json()["message"].startswith(said)
 
 
 def test_anybody_may_plan(served: Served) -> None:
@@ -90,14 +97,14 @@ def test_anybody_may_plan(served: Served) -> None:
 def test_a_plan_of_very_unequal_strata_is_no_error_of_the_server(served: Served) -> None:
     strata = {"stratum": "r", "strata": ["a", "b"], "weights": [0.000001, 0.999999]}
     settings = small_spec(tolerance=0.2).to_mapping()
-    settings["meter"] |= strata | {"sizes": [1, 10**9]}
+    settings["sample"] |= strata | {"sizes": [1, 10**9]}
     plan = served.client().post("/plans", json={"settings": settings})
     assert (plan.status_code, plan.json()["labels"]) == (200, 10**9 + 1)
 
 
 def test_strata_that_are_topped_up_are_refused(served: Served) -> None:
     settings = small_spec(top_up=2).to_mapping()
-    settings["meter"] |= {"stratum": "r", "strata": ["a", "b"], "weights": [0.7, 0.3]}
+    settings["sample"] |= {"stratum": "r", "strata": ["a", "b"], "weights": [0.7, 0.3]}
     for path, body in (("/meters", {"name": "m"}), ("/plans", {})):
         refused = served.client("admin").post(path, json=body | {"settings": settings})
         assert refused.status_code == 422
@@ -148,7 +155,7 @@ def test_an_admin_cannot_make_the_server_run_a_function(served: Served, tmp_path
     """`cProfile:run` took a developer's predictions for source code, and ran them."""
     sys.path.insert(0, str(tmp_path))
     (tmp_path / "planted_loss.py").write_text("def run(predictions, labels):\n    return labels\n")
-    settings = SETTINGS | {"meter": SETTINGS["meter"] | {"loss": "planted_loss:run[class]"}}
+    settings = SETTINGS | {"sample": SETTINGS["sample"] | {"loss": "planted_loss:run[class]"}}
     body = {"name": "m", "settings": settings}
     try:
         refused = served.client("admin").post("/meters", json=body)

@@ -23,10 +23,13 @@ from easeml_meter.service.meters import create_meter
 from easeml_meter.storage import schema
 
 TOML = """
-bands = [{ lower = 0.0, upper = 0.1, tolerance = 0.1 }, { lower = 0.1, upper = 1, tolerance = 0.1 }]
-[meter]
+[question]
+ask = "gap"
+tolerance = 0.1
+edges = [0.1]
+
+[budget]
 steps = 3
-delta = 0.1
 """
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 
 import pytest
+from markupsafe import escape
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
 
@@ -16,10 +17,13 @@ from easeml_meter.server.web.drafts import DEFAULTS, MeterDraft
 from easeml_meter.spec import Gap, MeterSpec, Protocol
 
 TOML = """
-bands = [{ lower = 0.0, upper = 0.1, tolerance = 0.1 }, { lower = 0.1, upper = 1, tolerance = 0.1 }]
-[meter]
+[question]
+ask = "gap"
+tolerance = 0.1
+edges = [0.1]
+
+[budget]
 steps = 3
-delta = 0.1
 """
 DIFFERENCE = {"asks": "condition", "condition": "n - o at 0 +/- 0.1", "disagreement": "0.3"}
 SMALL = {"steps": "3", "confidence": "0.9", "tolerance": "0.1", "edges": "0.1"}
@@ -46,13 +50,12 @@ def test_a_meter_is_made_from_the_fields(served: Served, admin: Visitor) -> None
     assert answer.status_code == 303
     assert "pets is made." in words(admin.get(answer.headers["location"]))
     settings = made(served)
-    assert settings["meter"] == {
-        "steps": 3,
-        "delta": 0.1,
-        "classes": ["cat", "dog"],
-        "models": "onnx",
+    assert settings == {
+        "question": {"ask": "gap", "tolerance": 0.1, "edges": [0.1]},
+        "budget": {"steps": 3},
+        "sample": {"classes": ["cat", "dog"], "models": "onnx"},
+        "meter": {"delta": 0.1},
     }
-    assert len(settings["bands"]) == 2  # type: ignore[arg-type]
 
 
 def test_nothing_is_made_with_another_number_of_labels_than_shown(
@@ -93,7 +96,12 @@ def test_an_alarm_is_made_of_labels(served: Served, admin: Visitor) -> None:
     assert "100 answers: + " in said
     typed |= {"name": "few", "planned": "50"}
     assert admin.send("/admin/meters/new", **typed).is_redirect
-    assert made(served)["meter"] == {"steps": 5, "delta": 0.1, "question": "alarm", "labels": 50}
+    assert made(served) == {
+        "question": {"ask": "alarm"},
+        "budget": {"steps": 5, "alarms": 3},
+        "sample": {"labels": 50},
+        "meter": {"delta": 0.1},
+    }
 
 
 def test_a_meter_is_made_of_labels_alone(served: Served, admin: Visitor) -> None:
@@ -103,18 +111,18 @@ def test_a_meter_is_made_of_labels_alone(served: Served, admin: Visitor) -> None
     assert "20 answers: + 57.6 points; 50 answers" in said
     assert "Validation set of 25 rows" in said
     assert admin.send("/admin/meters/new", name="few", labels="50", planned="50").is_redirect
-    assert made(served)["meter"] == {"steps": 3, "delta": 0.1}
+    assert (made(served)["budget"], made(served)["meter"]) == ({"steps": 3}, {"delta": 0.1})
 
 
 def test_an_alarm_without_an_end_has_its_pages(served: Served, admin: Visitor) -> None:
-    text = '[meter]\nsteps = "no end"\nquestion = "alarm"\nlabels = 50\n'
+    text = 'question = {ask = "alarm"}\nbudget = {steps = "no end"}\nsample = {labels = 50}\n'
     done = admin.send("/admin/meters/new", do="text", name="endless", text=text)
     assert done.is_redirect
-    assert made(served)["meter"] == {
-        "steps": "no end",
-        "delta": 0.1,
-        "question": "alarm",
-        "labels": 50,
+    assert made(served) == {
+        "question": {"ask": "alarm"},
+        "budget": {"steps": "no end", "alarms": 3},
+        "sample": {"labels": 50},
+        "meter": {"delta": 0.1},
     }
     place = done.headers["location"]
     for page in (place, place.removeprefix("/admin"), f"{place.removeprefix('/admin')}/promise"):
@@ -171,7 +179,7 @@ def test_pass_or_fail_begins_with_a_condition_that_can_be_planned() -> None:
         ({"judge_error": "0.1", "pool": "5000", "rows": "200"}, "rows", 200),
         ({"judge_error": "0.1", "pool": "5000"}, "pool", 5_000),
         ({"loss": "brier", "judge_error": "0.1"}, "judge_error", None),
-        ({"clusters": "1"}, "clusters", True),
+        ({"clusters": "1"}, "clusters", "cluster"),
         (DIFFERENCE | {"on_demand": "1"}, "on_demand", True),
         ({"on_demand": "1"}, "on_demand", False),
     ],
@@ -249,9 +257,9 @@ def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("steps = ", "not valid TOML"),
-        ("[meter]\nsteps = 1", "no bands: add tolerance"),
-        ("[meter]\nlabels = 20", "too few for one answer"),
+        ("steps = ", "not a valid TOML file"),
+        ("[meter]\nsteps = 1", "write [budget] steps"),
+        ("sample = {labels = 20}\nquestion = {ask = 'gap'}", "too few for one answer"),
         (" ", "text: ''"),
     ],
 )
@@ -260,7 +268,7 @@ def test_a_wrong_text_comes_back(admin: Visitor, text: str, said: str) -> None:
     assert page.status_code == 422
     assert said in words(page)
     assert 'value="signs"' in page.text
-    assert f">{text}</textarea>" in page.text
+    assert f">{escape(text)}</textarea>" in page.text
 
 
 def test_a_planners_link_fills_the_form(admin: Visitor) -> None:

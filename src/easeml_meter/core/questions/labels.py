@@ -10,6 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from easeml_meter.checks import whole
 from easeml_meter.conditions import ALARM
 from easeml_meter.core.questions.alarm import AlarmQuestion
@@ -21,11 +23,14 @@ from easeml_meter.core.questions.planning import (
 )
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.promise import solve
+from easeml_meter.promise.gap import Gap
 from easeml_meter.promise.kernel import MOST_DELTA
+from easeml_meter.promise.meter import Meter
 from easeml_meter.promise.numbers.intervals import clopper_pearson
 from easeml_meter.promise.numbers.rounding import as_written, percent_at_least, percent_at_most
 from easeml_meter.promise.schema import NO_END
 from easeml_meter.spec import DEFAULT_DELTA, DEFAULT_STEPS, GAP, MeterSpec, Protocol, default_edges
+from easeml_meter.spec.composing import flatten
 
 FEWEST = 30
 """Of fewer labels, no sentence is worth a test set."""
@@ -83,16 +88,17 @@ def fewer_answers(plan: Plan, labels: int, steps: int | None) -> str:
 
 
 def from_tables(data: Mapping[str, Any]) -> MeterSpec:
-    """Build a meter from the tables of a meter.toml, which may say `labels` and nothing else."""
-    meter = data.get("meter")
-    if not isinstance(meter, Mapping) or "labels" not in meter or meter.get("question", GAP) != GAP:
-        return MeterSpec.from_mapping(data)  # an alarm plans with labels of its own
-    settings = {name: value for name, value in meter.items() if name != "labels"}
-    whole("labels", meter["labels"], at_least=1)
-    if "bands" in data or "tolerance" in settings:
-        raise invalid("labels", meter["labels"], "with bands or tolerance: leave it out")
-    spec = MeterSpec.from_mapping({"meter": {**settings, "tolerance": 0.1}})
-    return plan_labels(spec, meter["labels"], settings.get("steps")).spec
+    """Build a meter from the tables of a meter.toml, of bands by `labels` and nothing else."""
+    meter = Meter.from_tables(data)
+    if not isinstance(meter.question, Gap) or meter.sample.labels is None:
+        return flatten(meter)  # an alarm plans with labels of its own
+    for name in ("tolerance", "edges"):
+        if name in data["question"]:
+            raise invalid("sample.labels", meter.sample.labels, f"with {name}: leave it out")
+    sample = msgspec.structs.replace(meter.sample, labels=None)
+    spec = flatten(msgspec.structs.replace(meter, sample=sample))
+    steps = spec.steps if "steps" in data.get("budget", {}) else None
+    return plan_labels(spec, meter.sample.labels, steps).spec
 
 
 @dataclass(frozen=True)

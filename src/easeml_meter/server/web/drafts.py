@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from easeml_meter.core.questions.labels import (
 from easeml_meter.core.questions.planning import Plan, labels_needed, plan_of
 from easeml_meter.corpus import KINDS, WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.promise.meter import read_tables
 from easeml_meter.report.bands import bands_svg
 from easeml_meter.server.limits import PlannerCounted
 from easeml_meter.server.web.pages import Visit, VisitHere, fill, show_forms
@@ -388,8 +388,4 @@ def create_meter(visit: VisitHere) -> Response:
 
 
 def _spec_of(text: str) -> MeterSpec:
-    try:
-        tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number with thousands of digits, too
-        raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
-    return from_tables(tables)
+    return from_tables(read_tables(text))
