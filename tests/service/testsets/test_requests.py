@@ -169,17 +169,6 @@ def test_what_was_being_measured_is_still_answered_and_charged(tmp_path: Path) -
     assert session.meter.audit().problems == ()
 
 
-def test_a_released_set_answers_nothing_that_was_still_being_measured(tmp_path: Path) -> None:
-    session = make_session(tmp_path)
-
-    def released() -> None:
-        session.released()
-
-    with pytest.raises(Spent):
-        submit_while(session, released, 0)
-    assert session.meter.status(generation=1).signals == ()
-
-
 @pytest.mark.parametrize("cut", [False, True])
 def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path, cut: bool) -> None:
     """Its labels may be released by then, so it must not answer again."""
