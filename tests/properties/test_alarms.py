@@ -213,9 +213,8 @@ def test_an_alarm_without_an_end_answers_on(tmp_path: Path) -> None:
 
 
 def test_only_an_alarm_has_no_end() -> None:
-    for settings in ({"question": "n > 0.8 +/- 0.1"}, {"question": "better", "tolerance": 0.1}):
-        given: dict[str, Any] = {"bands": (), "steps": "no end", "delta": 0.1} | settings
-        with pytest.raises(InvalidInput, match="goes on without an end"):
-            MeterSpec.from_mapping({"meter": {k: v for k, v in given.items() if k != "bands"}})
+    for question in ({"ask": "n > 0.8 +/- 0.1"}, {"ask": "gap", "tolerance": 0.1}):
+        with pytest.raises(InvalidInput, match="alarms alone have no end"):
+            MeterSpec.from_mapping({"question": question, "budget": {"steps": "no end"}})
     with pytest.raises(InvalidInput, match="teams and no end"):
         alarm(endless=True, tenants=(5, 5))
