@@ -276,7 +276,14 @@ def test_a_runner_submits_and_a_developer_gates_at_a_server(tmp_path: Path) -> N
             server = {"METER_SERVER": site.address, "METER_NAME": "ci-meter", "METER_FOLDER": ""}
             tokens = site.served.tokens
             runner = act(tmp_path, METER_TOKEN=tokens["ci-runner"], **server, **given)
+            # Whoever may not be told the answer hands in by the command, and another job gates.
             assert (runner.returncode, outputs(tmp_path)) == (5, {})
+            assert not people.developer.status().signals
+            named = (f"--test={given['METER_TEST']}", f"--validation={given['METER_VALIDATION']}")
+            asked = [str(shims() / "meter"), "submit", "--once", f"--model={COMMIT}", *named]
+            own = {"METER_SERVER": site.address, "METER_NAME": "ci-meter"}
+            handed_in = run(asked, tmp_path, own | {"METER_TOKEN": tokens["ci-runner"]})
+            assert handed_in.returncode == 0, handed_in.stderr
             developer = act(tmp_path, METER_TOKEN=tokens["ci-developer"], **server)
             assert developer.returncode == 0, developer.stdout
             assert outputs(tmp_path)["band"] == "1"
