@@ -47,8 +47,8 @@ def test_the_planner_follows_every_change(site: Live, browser: Browser) -> None:
     with tab(browser, site) as found:
         page = found.go("/planner?confidence=99&price=1")  # what few need stands open
         page.get_by_label("I have").fill("1k")
-        expect(page.locator("#answer .labels")).to_contain_text("validation error + 11.1 points")
-        expect(page.locator("#heard")).to_contain_text("validation error + 11.1 points")
+        expect(page.locator("#answer .labels")).to_contain_text("validation error + 8.6 points")
+        expect(page.locator("#heard")).to_contain_text("validation error + 8.6 points")
         page.get_by_text("how many labels I need").click()
         page.get_by_label("Tolerance", exact=True).fill("1%")
         for steps, signals in (("10", "5"), ("25", "5"), ("25", "4")):

@@ -94,6 +94,7 @@ def _make_meter(admin: Tab, name: str) -> None:
     page = admin.go("/admin/meters/new")
     page.get_by_label("Classes").fill("0, 1")
     page.get_by_text("Developers download the inputs").click()
+    page.get_by_text("How far validation and test loss are apart").click()
     fields = {"Answers": STEPS, "How sure, in percent": 80, "Tolerance": "25%"}
     for label, value in fields.items():
         page.get_by_label(label, exact=True).fill(str(value))

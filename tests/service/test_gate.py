@@ -48,7 +48,9 @@ def name_of(function: Callable[..., Any]) -> str:
 INSIDE = {
     "journal.catch_up",
     "submissions.measuring.read_kept",
+    "submissions.answering.known_by_name",
     "submissions.answering.settle",
+    "submissions.kinds.made_of_hidden",
     "submissions.measuring.open_sealed",
     "submissions.waiting.check_free",
     "submissions.waiting.keep_labels",
@@ -118,6 +120,7 @@ ONLY_THE_GATE = {
     "meters.list_meters",
     "meters.may_archive",
     "seats.seats_of_user",
+    "submissions.queue.charged",
     "testsets.orders.waited_for",
     "testsets.parts.columns_before",
     "testsets.parts.taken_in",

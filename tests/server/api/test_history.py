@@ -99,7 +99,7 @@ def test_refused_where_teams_share_every_answer(tmp_path: Path) -> None:
             asked = {"giver": 1, "receiver": 2, "confirm": confirm}
             refused = served.client("developer").post(f"/meters/{meter}/handovers", json=asked)
             assert refused.status_code == 422
-            assert "teams are counted as sharing answers" in refused.json()["message"]
+            assert "their levels use up delta" in refused.json()["message"]
 
 
 def test_the_audit_shows_each_role_its_part(served: Served, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ class TestSubmitting:
         assert answer.status_code == 200
         said = words(answer)
         assert said.startswith(
-            "1 Answer 1: band 1. Validation error 0 %: true error at most 35 %, 80 % sure. "
+            "1 Answer 1: band 1. Validation error 0 %: true error at most 30 %, 80 % sure. "
         )
         assert "3 answers left." in said
         replaced = re.findall(r'data-replace="(\w+)"', answer.text)

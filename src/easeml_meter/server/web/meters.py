@@ -127,6 +127,13 @@ class MeterPage:
         """Whether the test inputs may be fetched here."""
         return inputs_visible(self.state.spec, self.visit.at(self.meter))
 
+    @property
+    def free_to_check(self) -> bool:
+        """Whether what is handed in here is made of nothing hidden."""
+        sample = self.state.spec.meter.sample
+        hidden = self.inputs_visible and sample.inputs != "public"
+        return not (hidden or sample.takes_scores)
+
     def session(self) -> Session | None:
         """Return the answers so far, for those who may see them."""
         if not self.may("SEE_SIGNALS"):
