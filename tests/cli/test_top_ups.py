@@ -20,7 +20,7 @@ def test_the_plan_shows_both_stages(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, *PLAN, "--json")
     assert json.loads(out)["top_up"] == {"steps": 10, "labels": 85_798, "more_labels": 33_497}
     _, out, _ = run(capsys, *PLAN, "--toml")
-    assert out.endswith("delta = 0.01\ntop_up = 10\n")
+    assert out.endswith("[renewal]\nthen = 10\n\n[meter]\ndelta = 0.01\n")
 
 
 def test_a_meter_asks_for_more_and_answers_on(

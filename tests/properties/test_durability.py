@@ -233,7 +233,7 @@ def test_the_audit_chain_shows_a_change_by_hand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "found"),
     [
-        ("UPDATE meters SET settings = json_replace(settings, '$.meter.steps', 60)", "settings"),
+        ("UPDATE meters SET settings = json_replace(settings, '$.budget.steps', 60)", "settings"),
         ("UPDATE entries SET answer = '3'", "another answer than the chain"),
         ("UPDATE entries SET model = 'another'", "not those of the journal"),
         ("UPDATE generations SET rows = rows + 1", "another number of rows"),

@@ -242,7 +242,7 @@ def test_a_database_newer_than_the_program(tmp_path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(StorageError) as refused:
         Store.at(path)
-    assert_one_line(refused.value, "'9999'", "newer", "update easeml-meter")
+    assert_one_line(refused.value, "'9999'", "use the easeml-meter that wrote it")
     assert path.read_bytes() == before
 
 

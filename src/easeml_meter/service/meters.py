@@ -33,6 +33,8 @@ def check_meter(
     if spec.published or spec.count is not Count.CONSISTENT:
         name = "published" if spec.published else "count"
         raise InvalidInput(f"{name} is no setting: leave it out: meter compare shows it")
+    if spec.topped_up:
+        raise InvalidInput("'topped_up' is no setting: say top_up, the answers after labels joined")
     check_new_strata(spec)
     loss = allowed_loss(spec, allowed_losses)
     if spec.meter.sample.classes:  # two may be one, as 1 and "1" are
